@@ -487,23 +487,3 @@ def test_more_sessions_begin_at_once_than_words_may_wait(end: str) -> None:
         feed.finish()
     assert feed.sessions()[MANY:] == [SessionReason.NEW_ID] * MANY
     assert sorted(feed.numbers()) == [1] * MANY + [2] * MANY + [5] * MANY + [6] * MANY
-
-
-@pytest.mark.parametrize("name", ["moldudp64", "cboe_pitch", "cme_mdp3"])
-def test_line_whose_copies_come_after_the_wait_has_lost_only_the_others(name: str) -> None:
-    # Line 1 is blamed for all, and then brings all but the fourth datagram.
-    feed = Feed(name, lines=2, lost_packet_wait_ns=1_000_000)
-    count = 5 if each(name) else 1
-    sent = [datagram(name, 1 + i * count, count) for i in range(8)]
-    for data in sent:
-        feed.send(data, 0)
-    for _ in range(300):
-        feed.wait(1_000_000)
-    line = feed.pipeline.counters()["incremental.1"]
-    assert line["losses"] == 8 * count
-    for data in [*sent[:3], *sent[4:]]:
-        assert feed.send(data, 1) == "duplicate"
-    assert feed.pipeline.counters()["incremental.1"]["losses"] == count
-    feed.finish()
-    assert feed.pipeline.counters()["incremental.1"]["losses"] == count
-    assert feed.gaps() == []

@@ -50,7 +50,7 @@ cdef enum:  # LineCounter
     LINE_TIES_LOST                # fragments that another line had brought before
     LINE_LEAD_NS                  # sum of the leads by which it won against the next line
     LINE_LEADS                    # number of leads in that sum
-    LINE_LOSSES                   # messages that it did not bring, of those another line did
+    LINE_LOSSES                   # messages that it never brought, of those another line did
     LINE_DISAGREEMENTS            # other bytes than the first copy
     LINE_KERNEL_DROPS             # lost before user space (the socket's drop count, or AF_XDP's)
     LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on

@@ -112,9 +112,8 @@ LINE_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo(
         "losses",
         "count",
-        "messages that another line delivered and this one did not; counted after "
-        "`lost_packet_wait`, and no longer if its copy comes while the window remembers the "
-        "message",
+        "messages that another line delivered and this one never did; counted after "
+        "`lost_packet_wait`",
     ),
     CounterInfo("disagreements", "count", "copies whose bytes differ from the first copy"),
     CounterInfo(

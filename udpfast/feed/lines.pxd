@@ -239,41 +239,6 @@ cdef inline void lines_blame(Window* w, uint32_t lines) noexcept nogil:
         i += 1
 
 
-cdef inline void lines_spare(
-    Window* w, uint32_t lines, int64_t first, int64_t end,
-) noexcept nogil:
-    # These lines may still bring what is settled from `first` on, and are not blamed for it.
-    cdef LineAccount* line
-    cdef uint32_t i
-    for i in range(w.lines):
-        line = &w.line[i]
-        if (lines >> i) & 1:
-            if line.spared != first:
-                line.spared_from = first
-            line.spared = end
-
-
-cdef inline void lines_acquit(
-    Window* w, uint8_t index, int64_t first, int64_t end,
-) noexcept nogil:
-    # A line brings what others delivered, and has not brought any of it before: it did not lose
-    # what it was blamed for.
-    cdef LineAccount* line = &w.line[index]
-    if first >= w.settled or not (w.owing >> index) & 1:
-        return
-    end = min(end, w.settled)
-    counter_add(&line.counters[LINE_LOSSES], line_spared_of(line, first, end) - (end - first))
-
-
-cdef inline int64_t line_spared_of(
-    const LineAccount* line, int64_t first, int64_t end,
-) noexcept nogil:
-    # How many of [first, end) it was not blamed for.
-    first = max(first, line.spared_from)
-    end = min(end, line.spared)
-    return end - first if first < end else 0
-
-
 cdef inline void lines_settle_until(
     Window* w, int64_t until, int64_t now_ns, bint last,
 ) noexcept nogil:
@@ -289,8 +254,6 @@ cdef inline void lines_settle_until(
     while at < until:
         if unlikely(at >= turn):
             coming = lines_may_bring(w, awaited, at, &turn)
-            if last:
-                lines_spare(w, coming, at, min(turn, until))
             owing = w.owing & ~coming if last else w.owing
         slot = window_slot(w, at)
         missing = owing & ~<uint32_t>slot.lines
@@ -328,15 +291,14 @@ cdef inline void lines_note_lagging(
     Window* w, LineAccount* line, uint8_t index, int64_t before, int64_t first, int64_t last,
 ) noexcept nogil:
     # A line further behind than copies are told goes on with these seqnos. It brought them, as far
-    # as slots are left to say so; of what it was not blamed for, its own numbers tell what it lost.
+    # as slots are left to say so; of what was settled before, its own numbers tell what it lost.
+    cdef int64_t settled = min(first, w.settled)
     cdef Slot* slot
-    if w.several and w.numbering.base <= before:
-        counter_add(&line.counters[LINE_LOSSES], line_spared_of(line, before + 1, first))
+    if w.several and w.numbering.base <= before < settled - 1:
+        counter_add(&line.counters[LINE_LOSSES], settled - 1 - before)
     while first <= last:
         slot = window_slot(w, first)
         if slot.key == first:
-            if slot.state == SLOT_DELIVERED and not (slot.lines >> index) & 1:
-                lines_acquit(w, index, first, first + 1)
             slot.lines |= <uint8_t>(1 << index)
         first += 1
 

@@ -8,7 +8,7 @@ from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport LINE_LEADS, LINE_LEAD_NS, LINE_TIES_LOST
 from udpfast.core.layout cimport Datagram
 from udpfast.feed.fingerprint cimport FINGERPRINT_EDGE, fingerprint_few, message_hash
-from udpfast.feed.lines cimport lag_behind, lines_acquit, lines_wait_for
+from udpfast.feed.lines cimport lag_behind, lines_wait_for
 from udpfast.feed.pieces cimport piece_span
 from udpfast.feed.window_state cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, LineAccount, Slot, Window, slot_deliver,
@@ -148,8 +148,6 @@ cdef inline uint32_t slots_match_by(
     line.lag_ns = lag_ns
     if unlikely(lead_ns > w.waiting.wait_ns):
         lines_wait_for(w, line)
-    if unlikely(at < w.settled):
-        lines_acquit(w, d.line, at, key)
     counter_add(&line.counters[LINE_TIES_LOST], n)
     if lines & (lines - 1) == 0:
         counter_add(&w.line[line_first].counters[LINE_LEADS], n)

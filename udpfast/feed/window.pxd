@@ -17,7 +17,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, control_push
-from udpfast.feed.lines cimport lag_behind, line_steps_back, lines_acquit, lines_wait_for
+from udpfast.feed.lines cimport lag_behind, line_steps_back, lines_wait_for
 from udpfast.feed.pace cimport pace_marked
 from udpfast.feed.run cimport (
     BYTES_EMPTY, BYTES_NEW, BYTES_OTHER, BYTES_SAME, Evidence, evidence_add,
@@ -273,7 +273,5 @@ cdef inline int window_compare_delivered(
         window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
         evidence_add(e, BYTES_OTHER, False)
         return VERDICT_FRAGMENT_MAX_CHANGED
-    if unlikely(at < w.settled) and not (slot.lines >> d.line) & 1:
-        lines_acquit(w, d.line, at, at + 1)
     window_copy(w, slot, d, unit, hash, e)
     return VERDICT_DUPLICATE

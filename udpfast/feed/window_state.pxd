@@ -92,14 +92,12 @@ cdef struct LineAccount:         # 512 bytes: a shift finds one
     int64_t sent_ns              # the latest sending time that it brought of this numbering
     int64_t named                # the number beyond the window that its last heartbeat named
     int64_t lag_ns               # the longest of late that it was behind the first copy
-    int64_t spared_from          # up to `spared` it was not blamed for what was settled
-    int64_t spared
     int64_t excused_ns           # silent since then or later: pauses of all lines are left out
     int64_t part_of              # a message in fragments, the furthest of which that it
     uint32_t part                # brought is this one
     Run run                      # of this session: AHEAD, BACK
     Run foreign                  # of another one: SESSION, ENDED
-    uint8_t pad[48]
+    uint8_t pad[64]
 
 cdef struct Known:               # of the first messages of this numbering, for as long as it lasts
     int64_t start_end            # base + WINDOW_START
@@ -283,8 +281,6 @@ cdef inline void line_reset(LineAccount* line) noexcept nogil:
     line.lagged_ns = INT64_MIN
     line.named = INT64_MIN
     line.excused_ns = INT64_MIN
-    line.spared_from = INT64_MIN
-    line.spared = INT64_MIN
     line.sent_ns = 0
 
 

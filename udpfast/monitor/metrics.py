@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FeedCollector", "feed_registry", "metrics_text"]
 
-# What goes up and down, or is a code: gauges. (The leads of a line may sum up to less, and what
-# counted as lost may come after all.)
+# What goes up and down, or is a code: gauges. (The leads of a line may sum up to less.)
 _GAUGES = {
     "bypass_stack": "bypass_stack",
     "bypass_state": "bypass_state",
@@ -48,7 +47,6 @@ _GAUGES = {
     "addresses_silent": "addresses_silent",
     "heard_ns": "heard_timestamp_seconds",
     "lead_ns": "lead_seconds",
-    "losses": "losses",
     "objects": "objects",
     "objects_stranded": "objects_stranded",
     "objects_waiting": "objects_waiting",
