@@ -9,8 +9,8 @@ from udpfast.core.counter cimport CHANNEL_GAPS, CHANNEL_GAPS_BY_TIME
 from udpfast.core.layout cimport CHANNEL_COUNT, CHANNEL_INCREMENTAL
 from udpfast.feed.given_up cimport waiting_finish
 from udpfast.feed.lines cimport (
-    lines_channel_heard_ns, lines_choose_waits, lines_note_pause, lines_note_silence,
-    lines_settle_due, lines_watch,
+    lines_channel_heard_ns, lines_choose_waits, lines_settle_due, lines_note_silence, lines_watch,
+    lines_went_on,
 )
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_look
 from udpfast.feed.streams cimport streams_say_refused
@@ -27,11 +27,10 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     p.now_ns = now_ns
     lines_watch(p, now_ns)
     streams_say_refused(p)
-    if unlikely(now_ns >= p.wait_due_ns):
+    if unlikely(now_ns >= p.wait_due_ns) and lines_went_on(p):
         lines_choose_waits(p, now_ns)
     for i in range(p.windows):
         w = &p.window[i]
-        lines_note_pause(w)
         lines_settle_due(w, now_ns)
         if w.pending or w.waiting.named > w.next or unlikely(now_ns >= w.numbering.opening_ns):
             pipeline_look(p, w)

@@ -47,25 +47,25 @@ cdef inline int64_t line_silence_ns(
 cdef inline int64_t line_silent_since_ns(
     const Window* w, const LineAccount* line,
 ) noexcept nogil:
-    # Since it spoke, or since the numbering began, if it has brought nothing of it. Pauses that
-    # were noted are left out, and the one that may have ended since.
-    cdef int64_t since_ns = line_spoke_ns(line)
-    cdef int64_t excused_ns = w.forward_ns - w.noted_ns - w.pause_ns
-    if line.highest == INT64_MIN:
-        since_ns = w.numbering.begun_ns
-    since_ns = max(since_ns, line.excused_ns)
-    if excused_ns > 0:
-        since_ns = max(since_ns, min(since_ns + excused_ns, w.forward_ns))
-    return since_ns
+    # Since it spoke, or since the numbering began, without the pauses in between. (What a run held
+    # was brought before the numbering began.)
+    cdef int64_t since_ns = w.numbering.begun_ns
+    if line.highest != INT64_MIN:
+        since_ns = max(since_ns, line_spoke_ns(line))
+    return max(since_ns, line.excused_ns)
 
 
-cdef inline void lines_note_pause(Window* w) noexcept nogil:
-    # Once per turn. (Each datagram could ask; that would cost the common path 9 instructions.)
+cdef inline void lines_go_on(Window* w, int64_t now_ns) noexcept nogil:
+    # A line brought something new. Each datagram asks whether a pause ended, and no turn of the
+    # loop does: a replay of the datagrams has other turns, and finds the same lines dead.
+    cdef LineAccount* line
     cdef uint32_t i
-    if unlikely(w.forward_ns - w.noted_ns > w.pause_ns):
+    if unlikely(now_ns - w.forward_ns > w.pause_ns):
         for i in range(w.lines):
-            w.line[i].excused_ns = line_silent_since_ns(w, &w.line[i])
-    w.noted_ns = w.forward_ns
+            line = &w.line[i]
+            line.excused_ns = min(
+                line_silent_since_ns(w, line) + now_ns - w.forward_ns - w.pause_ns, now_ns)
+    w.forward_ns = now_ns
 
 
 cdef inline bint line_advances(
@@ -151,13 +151,24 @@ cdef inline void lines_wait_for(Window* w, const LineAccount* line) noexcept nog
         w.waiting.wait_ns = max(w.waiting.wait_ns, lag_wait_ns(line.lag_ns))
 
 
+cdef inline bint lines_went_on(const Pipeline* p) noexcept nogil:
+    # Whether any stream did since waits were chosen: a pause of all lines changes none.
+    cdef uint32_t i
+    for i in range(p.windows):
+        if p.window[i].forward_ns >= p.wait_due_ns - WAIT_CHOSEN_NS:
+            return True
+    return False
+
+
 cdef inline void lines_choose_waits(Pipeline* p, int64_t now_ns) noexcept nogil:
     # With lost_packet_wait_us = "auto", holes wait as long as the slowest line that may bring them
     # is behind, and a quarter more. Each channel's counter has the longest.
     cdef int64_t longest[2]
     cdef Window* w
     cdef uint32_t i
-    p.wait_due_ns = now_ns + WAIT_CHOSEN_NS
+    p.wait_due_ns = INT64_MAX
+    if p.wait_auto[0] or p.wait_auto[1]:
+        p.wait_due_ns = now_ns + WAIT_CHOSEN_NS
     longest[0] = p.wait_ns[0]
     longest[1] = p.wait_ns[1]
     for i in range(p.windows):

@@ -28,7 +28,9 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport DATAGRAM_SENDER_REFUSED, FRAGMENT_SIZE, FRAME_SIZE, Datagram, Frame
 from udpfast.feed.adoption cimport adoption_adopt
 from udpfast.feed.fingerprint cimport datagram_hash, message_hash
-from udpfast.feed.lines cimport line_bring, line_reach, line_steps_back, lines_hear
+from udpfast.feed.lines cimport (
+    line_bring, line_reach, line_steps_back, lines_go_on, lines_hear,
+)
 from udpfast.feed.locating cimport pipeline_is_packed_otherwise, pipeline_locate
 from udpfast.feed.named cimport named_add
 from udpfast.feed.numbering cimport numbering_weigh
@@ -91,7 +93,7 @@ cdef inline int pipeline_judge(
         and frame.fragment_max == 0 and w.started and not w.has_runs and w.connected
         and (w.pending == 0 or window_is_filled_by(w, line))
     ):
-        w.forward_ns = now_ns
+        lines_go_on(w, now_ns)
         pipeline_deliver(
             p, w, line, d, frame_object(&frame),
             datagram_hash(d.data, d.size, w.several),
@@ -181,7 +183,7 @@ cdef inline int pipeline_judge_unit(
             if unlikely(p.undelimited and behind):
                 behind = -1              # it cannot be cut
         if likely(0 <= behind < unit.count):
-            w.forward_ns = now_ns
+            lines_go_on(w, now_ns)
             if unlikely(behind):
                 pipeline_compare_delivered(p, w, d, unit, <uint32_t>behind)
             pipeline_deliver_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
@@ -263,7 +265,7 @@ cdef inline int pipeline_place(
         line_bring(line, unit, where.last)
         return VERDICT_DUPLICATE
     if where.forward:
-        w.forward_ns = now_ns
+        lines_go_on(w, now_ns)
     if at <= w.next and unit.fragments == 1 and window_slot(w, w.next).key != w.next and (
         w.pending == 0 or unit.count == 1
     ):
@@ -298,7 +300,7 @@ cdef inline int pipeline_name_next(
         line.named = at                  # one that names so far a number proves nothing
         return VERDICT_SESSION_PENDING
     if at == w.next:
-        w.forward_ns = now_ns
+        lines_go_on(w, now_ns)
         pace_count(w, 0, now_ns)
         if unlikely(w.has_runs):
             runs_refute(w, line)

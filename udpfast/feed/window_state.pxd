@@ -174,7 +174,6 @@ cdef struct Window:
     int64_t milestone            # from this seqno on, pace_pass_milestone has something to do
     int64_t settled              # losses are counted of what lies before
     int64_t forward_ns           # when this numbering last went on, on any line
-    int64_t noted_ns             # the same as of the latest lines_note_pause
     int64_t begun_sent_ns        # when its first unit was sent
     int64_t sent_ns              # the latest sending time of what was accepted
     int64_t size                 # messages that may wait, and that are remembered
@@ -264,7 +263,6 @@ cdef inline void window_begin(Window* w, uint64_t number, int64_t now_ns) noexce
     w.settle_until = w.numbering.base
     w.numbering.begun_ns = now_ns
     w.forward_ns = now_ns
-    w.noted_ns = now_ns
     w.started = True
     w.waiting.finishing = False
 

@@ -457,8 +457,10 @@ cdef class Engine:
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef uint64_t position = output_position(self.output)
-        # The first call starts the watch for silence, so it is captured even if it says nothing.
+        # Captured even if they say nothing: the first call, which starts the watch for silence, and
+        # those that choose how long holes wait.
         cdef bint first_turn = not self.stages.pipeline.watching
+        cdef int64_t wait_due_ns = self.stages.pipeline.wait_due_ns
         unix_ns = output_time(self.output, unix_ns)
         pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
@@ -468,7 +470,8 @@ cdef class Engine:
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         self._flush(now_ns, unix_ns)
         if unlikely(self.capture != NULL and (
-                first_turn or output_position(self.output) != position)):
+                first_turn or self.stages.pipeline.wait_due_ns != wait_due_ns
+                or output_position(self.output) != position)):
             capture_clock(self.capture, CLOCK_EXPIRE, now_ns, unix_ns)
 
     cdef bint waits(self) noexcept nogil:
