@@ -912,8 +912,10 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
         if (udpfast_objects_gap(&books->objects, record))
             udpfast_books_mark_all(books);
     } else if (record->kind == UDPFAST_KIND_SESSION || record->kind == UDPFAST_KIND_RESTART) {
-        /* A new writer ends the doubt; the RESTART of an image may be of the one that died. */
-        if (record->kind == UDPFAST_KIND_RESTART && (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
+        /* A new writer ends the doubt; the RESTART of an image may be of the one that died. Behind
+         * a lost way there may be more than one: READY tells that all of it was read. */
+        if (record->kind == UDPFAST_KIND_RESTART && (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0
+            && books->orphaned != UDPFAST_CONNECTION_FANOUT)
             books->orphaned = 0;
         udpfast_books_begin(books, record);
     } else if (record->kind == UDPFAST_KIND_LAPPED) {
