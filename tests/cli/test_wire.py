@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from udpfast.cli.main import cli
 from udpfast.cli.wire_metrics import receiver_families, sender_families
 from udpfast.cli.wire_send import parse_lines
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
 from udpfast.probe import Receiver, Result, Sender
 
@@ -62,6 +62,24 @@ def test_help_and_the_other_package_of_this_name_say_which_package_measures() ->
 def test_send_without_a_listener_says_what_to_start() -> None:
     ran = CliRunner().invoke(cli, ["wire", "send", "127.0.0.1:9", "--wait", "0.1"])
     assert "udpfast wire listen" in str(ran.exception)
+
+
+def test_core_that_this_host_lacks_is_refused_at_both_ends() -> None:
+    for verb in (["listen", "127.0.0.1:0"], ["send", "127.0.0.1:9"]):
+        ran = CliRunner().invoke(cli, ["wire", *verb, "--core", "9999"])
+        assert isinstance(ran.exception, ConfigError)
+        assert re.match("core: expected a core of this host, 0 to ", str(ran.exception))
+
+
+def test_listener_that_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Receiver) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr("sys.excepthook", lambda *_: None)
+    monkeypatch.setattr(Receiver, "_reflect", fails)
+    ran = CliRunner().invoke(cli, ["wire", "listen", "127.0.0.1:0"])
+    assert (type(ran.exception), ran.exit_code) == (UdpfastError, 1)
+    assert str(ran.exception) == "the listener failed: Invalid argument"
 
 
 def test_send_prints_one_json_object() -> None:

@@ -456,6 +456,31 @@ def test_name_that_no_line_may_have_is_a_stranger_s(name: str) -> None:
         assert receiver.sessions == 0
 
 
+def test_core_that_this_host_lacks_is_refused_at_both_ends() -> None:
+    with pytest.raises(ConfigError, match=r"^core: expected a core of this host, .* found 9"):
+        Receiver(["127.0.0.1:0"], core=9999)
+    with pytest.raises(ConfigError, match=r"^core: expected a core of this host, .* found -"):
+        Sender({"line": "127.0.0.1:9"}, core=-1)
+
+
+@pytest.mark.parametrize("thread", ["_reflect", "_serve"])
+@pytest.mark.parametrize("timeout_s", [0, PATIENCE_S, None])
+def test_listener_whose_thread_fails_says_so(
+    thread: str, timeout_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Receiver) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("sys.excepthook", lambda *_: None)
+    monkeypatch.setattr(Receiver, thread, fails)
+    with listening() as (receiver, _):
+        if timeout_s == 0:
+            wait_until(lambda: receiver._failure is not None)
+        for _again in range(2):
+            with pytest.raises(UdpfastError, match=r"^the listener failed: no room$"):
+                receiver.wait(timeout_s)
+
+
 def test_sender_runs_once() -> None:
     with listening() as (_, address), sender({"a": address}) as own:
         own.run()

@@ -86,7 +86,7 @@ def listen(
     Without an address, listens on all interfaces, at port 7007. With an interface, datagrams come
     and echoes leave by it alone. A sender must receive at the address that it sends from.
 
-    Exit code 1 if a page could not be written.
+    Exit code 1 if the listener failed, or a page could not be written.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor

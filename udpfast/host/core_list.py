@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
-__all__ = ["compress", "core_count", "cores_mask", "expand", "mask_cores"]
-
-
-def core_count() -> int:
-    """Return how many cores this host has, whoever may use them."""
-    return os.sysconf("SC_NPROCESSORS_CONF")
+__all__ = ["compress", "cores_mask", "expand", "mask_cores"]
 
 
 def expand(text: str) -> set[int]:

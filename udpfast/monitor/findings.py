@@ -11,16 +11,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from udpfast.agents.feed.factories import check_core, wanted_agents, wanted_cores
+from udpfast.agents.feed.factories import wanted_agents, wanted_cores
 from udpfast.agents.feed.lines import ReceivedAddress, receive_options, received_addresses
 from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.archive.feed_settings import other_feed
 from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.agent import AgentRunner, CallableAgent
+from udpfast.core.core_number import check_core, core_count
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError, sentence
 from udpfast.host import Finding, HostUse
-from udpfast.host.core_list import core_count
 from udpfast.host.finding import unjudged
 from udpfast.host.network import CAP_NET_ADMIN
 from udpfast.host.tree import HostTree

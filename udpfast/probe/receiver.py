@@ -16,7 +16,7 @@ import secrets
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.core.core_number import check_core
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.core.worker import Worker
-from udpfast.errors import ConfigError, FormatError
+from udpfast.errors import ConfigError, FormatError, UdpfastError, sentence
 from udpfast.net import options
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.probe.control import (
@@ -121,7 +122,7 @@ class Receiver:
     Raises
     ------
     ConfigError, OSError
-        An address is wrong or taken.
+        An address is wrong or taken, or this host has no such core.
     """
 
     def __init__(
@@ -137,15 +138,18 @@ class Receiver:
     ) -> None:
         if not listen:
             raise ConfigError("a listener needs an address")
+        check_core("core", core)
         self._allowed = {ipaddress.ip_address(parse_sender(each)[0]) for each in senders}
         self._sessions_max, self._memory_bytes = sessions_max, memory_bytes
         self._timestamps, self._spin, self._core = timestamps, spin, core
         self._secret = secrets.token_bytes(32)
         self._sessions: dict[int, _Session] = {}
-        self._ended: SimpleQueue[Result] = SimpleQueue()
+        # None wakes who waits: a thread has failed.
+        self._ended: SimpleQueue[Result | None] = SimpleQueue()
         self._clock, self._clock_read_s = own_clock(), time.monotonic()
         self.strangers = self.refused = self.sessions = 0
         self._closing = False
+        self._failure: Exception | None = None
         self._reflector = Reflector()
         self._doors: list[_Door] = []
         wanted = ReceiveOptions(rcvbuf_bytes=GREETINGS_QUEUE_BYTES, timestamps="none")
@@ -156,8 +160,8 @@ class Receiver:
         except BaseException:
             self._close_doors()
             raise
-        self._loop = Worker(self._reflect, "udpfast-wire")
-        self._talk = Worker(self._serve, "udpfast-talk")
+        self._loop = Worker(lambda: self._live(self._reflect), "udpfast-wire")
+        self._talk = Worker(lambda: self._live(self._serve), "udpfast-talk")
         self._loop.start()
         self._talk.start()
 
@@ -196,10 +200,21 @@ class Receiver:
         ----------
         timeout_s : float, optional
             None: wait until one ends.
+
+        Raises
+        ------
+        UdpfastError
+            The listener has failed, and sends no echoes any more.
         """
+        found = None
         with contextlib.suppress(Empty):
-            return self._ended.get(timeout=timeout_s) if timeout_s != 0 else self._ended.get(False)
-        return None
+            if self._failure is None or not self._ended.empty():
+                block = timeout_s != 0
+                found = self._ended.get(block, timeout_s if block else None)
+        if found is None and self._failure is not None:
+            said = sentence(self._failure) or type(self._failure).__name__
+            raise UdpfastError(f"the listener failed: {said}") from self._failure
+        return found
 
     def live(self) -> list[dict[str, Any]]:
         """Return what was counted so far on each line of the open sessions, from any thread.
@@ -217,6 +232,15 @@ class Receiver:
                 named = {"line": line.hello.name, "peer": line.peer}
                 found.append(counts | named | {"out": out, "out_negative": negative})
         return found
+
+    def _live(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as failure:
+            self._failure = self._failure or failure
+            self._closing = True
+            self._ended.put(None)
+            raise
 
     def _reflect(self) -> None:
         if self._core is not None:

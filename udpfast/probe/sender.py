@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.core.clock import monotonic_ns
+from udpfast.core.core_number import check_core
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError, FormatError, UdpfastError
@@ -121,7 +122,8 @@ class Sender:
     Raises
     ------
     ConfigError
-        An address, a name or a number is wrong, or the run would have more than 2^24 probes.
+        An address, a name or a number is wrong, this host has no such core, or the run would have
+        more than 2^24 probes.
     OSError
         A socket cannot be opened.
     """
@@ -138,6 +140,7 @@ class Sender:
         spin: bool = True,
         core: int | None = None,
     ) -> None:
+        check_core("core", core)
         count = _check(lines, rate_per_s, size_bytes, train, seconds)
         self.rate_per_s, self.size_bytes, self.train = rate_per_s, size_bytes, train
         self._spin, self._core, self._stopped = spin, core, False
@@ -248,7 +251,7 @@ class Sender:
         with contextlib.suppress(KeyboardInterrupt):
             if not any(line.there for line in self._lines):
                 self.connect()
-        failures: list[BaseException] = []
+        failures: list[Exception] = []
         for number, line in enumerate(self._lines):
             line.starts += [0] if line.cookie else []
             self._outgoing.set_cookie(number, line.cookie)
@@ -288,12 +291,12 @@ class Sender:
             found[line.name] = counts | {"due": self._outgoing.due, "round_trip": histogram}
         return found
 
-    def _send(self, linger_s: float, failures: list[BaseException]) -> None:
+    def _send(self, linger_s: float, failures: list[Exception]) -> None:
         try:
             if self._core is not None:
                 os.sched_setaffinity(0, {self._core})
             self._outgoing.run(int(linger_s * 1e9), self._spin)
-        except OSError as failure:
+        except Exception as failure:
             failures.append(failure)
 
     def _watch(self, greeted_ns: int) -> int:

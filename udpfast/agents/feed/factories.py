@@ -34,10 +34,8 @@ from udpfast.config import (
     SnapshotServerConfig,
 )
 from udpfast.core.agent import Agent
-from udpfast.errors import ConfigError
-from udpfast.host.core_list import core_count
 
-__all__ = ["AGENTS", "AgentFactory", "check_core", "wanted_agents", "wanted_cores"]
+__all__ = ["AGENTS", "AgentFactory", "wanted_agents", "wanted_cores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +110,3 @@ def wanted_cores(config: FeedConfig) -> dict[str, int | None]:
     """Return the core of the feed's loop and of each agent beside it, by key; None: not pinned."""
     agents = {f"{each.name}.core": each.settings(config).core for each in wanted_agents(config)}
     return {"agent.core": config.agent.core} | agents
-
-
-def check_core(key: str, core: int | None) -> None:
-    """Refuse a core that this host does not have.
-
-    Raises
-    ------
-    ConfigError
-    """
-    if core is not None and core >= core_count():
-        raise ConfigError(
-            f"{key}: expected a core of this host, 0 to {core_count() - 1}, found {core}"
-        )

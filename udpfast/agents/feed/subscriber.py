@@ -17,7 +17,7 @@ from udpfast.agents.feed.companion_run import describe_failure
 from udpfast.agents.feed.companions import Companions
 from udpfast.agents.feed.denied import denied_sentences
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.factories import check_core, wanted_cores
+from udpfast.agents.feed.factories import wanted_cores
 from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.agents.feed.feed_store import FeedStore
 from udpfast.agents.feed.line_watch import LineWatch, WatchedInterface, WatchedLine
@@ -28,6 +28,7 @@ from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.core.core_number import check_core
 from udpfast.core.stop import Stop
 from udpfast.core.worker import shielded
 from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpected_keyword
