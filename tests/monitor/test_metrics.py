@@ -40,6 +40,9 @@ from udpfast.shm.relay_counts import RelayCounts
 parser = pytest.importorskip("prometheus_client.openmetrics.parser")
 
 RULES = ROOT / "packaging" / "prometheus" / "udpfast.rules.yml"
+#: Pages that name metrics of feeds and buses.
+PAGES = ("operating", "runbook", "relay", "venues", "glossary")
+ELSEWHERE = ("udpfast_address_datagrams_total", "udpfast_replay_up")
 DASHBOARD = ROOT / "packaging" / "grafana" / "udpfast.json"
 
 
@@ -283,10 +286,23 @@ def expressions() -> list[str]:
     return [*filled, RULES.read_text()]
 
 
-def test_alerts_and_dashboard_ask_for_metrics_that_there_are(everything: str) -> None:
+def test_alerts_dashboard_and_pages_ask_for_metrics_that_there_are(everything: str) -> None:
     names = {line.partition("{")[0] for line in everything.splitlines() if line[0] != "#"}
-    asked = {name for each in expressions() for name in re.findall(r"\budpfast_\w+", each)}
-    assert asked <= names, asked - names
+    names |= set(families(everything))
+    pages = [(ROOT / "docs" / f"{page}.md").read_text() for page in PAGES]
+    asked = {
+        name for each in [*expressions(), *pages] for name in re.findall(r"\budpfast_\w+", each)
+    }
+    # What C has, and lines of several addresses and replays, which are not running here.
+    headers = [path.read_text() for path in (ROOT / "udpfast" / "include").glob("*.h")]
+    names |= {*re.findall(r"\budpfast_\w+", "".join(headers)), *ELSEWHERE}
+    # Pages also name families by their beginning, "udpfast_line_*".
+    absent = {
+        name
+        for name in asked - names
+        if not (name.endswith("_") and any(each.startswith(name) for each in names))
+    }
+    assert not absent, sorted(absent)
 
 
 def test_queries_of_the_dashboard_are_what_promtool_understands(tmp_path: Path) -> None:
