@@ -156,6 +156,9 @@ def test_metrics_of_both_ends_are_those_of_the_run() -> None:
     heard = {sample.name: sample.value for family in theirs.values() for sample in family.samples}
     assert heard["udpfast_wire_arrived_total"] >= 100
     assert heard["udpfast_wire_sessions_total"] == 1
+    # A probe that arrives three times has two of them.
+    meant = theirs["udpfast_wire_out_duplicates"].documentation
+    assert meant == "Copies of probes beyond the first."
 
 
 def test_metrics_are_served_while_it_runs() -> None:

@@ -28,14 +28,14 @@ _SENT = {
     "unsent": ("wire_unsent", "probes that the sender's queue had no room for"),
     "echoes": ("wire_echoes", "probes that came back"),
     "repeated": ("wire_echoes_repeated", "echoes of probes that had come back already"),
-    "back_duplicates": ("wire_back_duplicates", "echoes that came back more than once"),
+    "back_duplicates": ("wire_back_duplicates", "copies of echoes beyond the first"),
     "strangers": ("wire_strangers", "datagrams of others"),
     "malformed": ("wire_malformed", "datagrams that no listener sends"),
     "kernel_drops": ("wire_kernel_drops", "datagrams that the full receive queue lost"),
 }
 _HEARD = {
     "distinct": ("wire_arrived", "probes that arrived"),
-    "duplicates": ("wire_out_duplicates", "probes that arrived more than once"),
+    "duplicates": ("wire_out_duplicates", "copies of probes beyond the first"),
     "reordered": ("wire_out_reordered", "probes that arrived after a later one"),
     "unsent": ("wire_unsent", "echoes that the queue had no room for"),
     "strangers": ("wire_strangers", "datagrams of others"),
