@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.waiting import wait_until
 from udpfast.cli.main import cli
 from udpfast.cli.wire_metrics import receiver_families, sender_families
+from udpfast.cli.wire_options import was_shown
 from udpfast.cli.wire_send import parse_lines
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
@@ -113,6 +114,37 @@ def test_result_is_printed_though_a_file_is_not_written(
     assert ran.exit_code == 1
     assert json.loads(ran.stdout)["probes"] == 100
     assert "x.npz was not written: No space left on device" in ran.stderr
+
+
+def test_files_are_written_though_the_output_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x"
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        for _session in range(2):
+            path.unlink(missing_ok=True)
+            assert not was_shown("text" * 5000, (lambda each: each.write_text("page"), path))
+            assert path.read_text() == "page"
+            said = "udpfast: standard output was not written: No space left on device\n"
+            assert capsys.readouterr().err == said
+        # Nothing is left that would fail again when the file is closed.
+
+
+def test_files_are_written_though_nobody_reads_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    path = tmp_path / "x.npz"
+    output = os.fdopen(theirs, "w")
+    monkeypatch.setattr("sys.stdout", output)
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        asked = ["--seconds", "0.1", "--idle", "sleep", "--arrays", str(path)]
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["wire", "send", receiver.addresses[0], *asked], standalone_mode=False)
+    output.close()
+    assert (ended.value.code, path.exists()) == (141, True)
 
 
 def test_send_names_a_line_by_which_no_listener_answers() -> None:

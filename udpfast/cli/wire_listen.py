@@ -13,7 +13,7 @@ import click
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import IntRange, OutputFile
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
-from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_written
+from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_shown
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
 from udpfast.net.line import LineAddress
@@ -86,7 +86,7 @@ def listen(
     Without an address, listens on all interfaces, at port 7007. With an interface, datagrams come
     and echoes leave by it alone. A sender must receive at the address that it sends from.
 
-    Exit code 1 if the listener failed, or a page could not be written.
+    Exit code 1 if the listener failed, or a result or a page could not be written.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor
@@ -106,22 +106,22 @@ def listen(
         stopping.listen()
         click.echo(f"udpfast: listening at {', '.join(receiver.addresses)}", err=True)
         with serve_metrics(metrics, lambda: receiver_families(receiver)):
-            written: Counter[bool] = Counter()
-            while not stopping.wait(0.05) and not 0 < sessions <= written.total():
-                written.update(_show_sessions(receiver, as_json, report))
+            shown: Counter[bool] = Counter()
+            while not stopping.wait(0.05) and not 0 < sessions <= shown.total():
+                shown.update(_show_sessions(receiver, as_json, report))
         receiver.close()
-        written.update(_show_sessions(receiver, as_json, report))
-    sys.exit(written[False] > 0)
+        shown.update(_show_sessions(receiver, as_json, report))
+    sys.exit(shown[False] > 0)
 
 
 def _show_sessions(receiver: Receiver, as_json: bool, report: Path | None) -> Iterator[bool]:
-    """Show the results of the sessions that have ended since; yield whether its page was written.
+    """Show the results of the sessions that have ended since; yield whether all was written.
 
-    A listener goes on for others when a page fails.
+    A listener goes on for others when something was not.
     """
     while result := receiver.wait(0):
-        click.echo(json.dumps(result.to_dict()) if as_json else result.text())
-        yield was_written(result.write_page, report)
+        text = json.dumps(result.to_dict()) if as_json else result.text()
+        yield was_shown(text, (result.write_page, report))
 
 
 def _address(text: str) -> LineAddress:

@@ -1,7 +1,9 @@
-"""Options that both ends of `udpfast wire` share."""
+"""What both ends of `udpfast wire` share: options, and how a result is shown."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.net.bypass import STACKS
 from udpfast.net.options import TIMESTAMPS
 
-__all__ = ["loop_options", "parse_address", "stack_options", "was_written"]
+__all__ = ["loop_options", "parse_address", "stack_options", "was_shown"]
 
 DEFAULT_PORT = 7007
 
@@ -51,8 +53,43 @@ def stack_options(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-def was_written(write: Callable[[Path], None], path: Path | None) -> bool:
-    """Write a file if one was asked for; say so and return False if that failed."""
+def was_shown(text: str, *files: tuple[Callable[[Path], None], Path | None]) -> bool:
+    """Print a result and write those of its files that were asked for, whatever fails.
+
+    Says what could not be written, and returns False then.
+
+    Raises
+    ------
+    BrokenPipeError
+        Nobody reads the output any more; the files are written.
+    """
+    failure: OSError | None = None
+    try:
+        click.echo(text)
+    except OSError as error:
+        failure = error
+    written = [_was_written(write, path) for write, path in files]
+    if isinstance(failure, BrokenPipeError):
+        raise failure
+    if failure is not None:
+        _drop_output()
+        said = f"udpfast: standard output was not written: {failure.strerror}"
+        click.echo(said, err=True)
+    return failure is None and all(written)
+
+
+def _drop_output() -> None:
+    # What the buffers still hold would fail once more when the process ends.
+    output = sys.stdout.fileno()
+    kept, nowhere = os.dup(output), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, output)
+    sys.stdout.flush()
+    os.dup2(kept, output)
+    os.close(kept)
+    os.close(nowhere)
+
+
+def _was_written(write: Callable[[Path], None], path: Path | None) -> bool:
     if path is None:
         return True
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import FiniteRange, IntRange, OutputFile
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
-from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_written
+from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_shown
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
@@ -113,7 +113,7 @@ def send(
     the two hosts' clocks can cause. SIGINT, SIGTERM or SIGHUP ends the run with the result
     so far.
 
-    Exit code 1 if nothing came back, or a file could not be written.
+    Exit code 1 if nothing came back, or the result or a file could not be written.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor
@@ -146,10 +146,10 @@ def send(
                     err=True,
                 )
             result = sender.run()
-    click.echo(json.dumps(result.to_dict()) if as_json else result.text())
-    written = [was_written(result.write_page, report), was_written(result.write_arrays, arrays)]
+    text = json.dumps(result.to_dict()) if as_json else result.text()
+    shown = was_shown(text, (result.write_page, report), (result.write_arrays, arrays))
     came_back = any(np.any(line.returned) for line in result.lines.values())
-    sys.exit(not (came_back and all(written)))
+    sys.exit(not (came_back and shown))
 
 
 def parse_lines(listener: str, lines: str | None) -> dict[str, LineAddress]:
