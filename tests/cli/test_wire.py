@@ -100,6 +100,15 @@ def test_send_refuses_a_file_that_cannot_be_written_before_the_run(tmp_path: Pat
         assert (ran.exit_code, "there is no directory" in ran.stderr) == (2, True)
 
 
+def test_send_refuses_one_file_for_page_and_arrays(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("z")
+    for other in ("z", "link"):
+        files = ["--report", str(tmp_path / "z"), "--arrays", str(tmp_path / other)]
+        ran = CliRunner().invoke(cli, ["wire", "send", "127.0.0.1:9", "--wait", "0", *files])
+        assert isinstance(ran.exception, ConfigError)
+        assert "--report and --arrays: expected two files, found " in str(ran.exception)
+
+
 def test_result_is_printed_though_a_file_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

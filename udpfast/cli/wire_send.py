@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -115,6 +116,8 @@ def send(
 
     Exit code 1 if nothing came back, or the result or a file could not be written.
     """
+    if report and arrays and os.path.realpath(report) == os.path.realpath(arrays):
+        raise ConfigError(f"--report and --arrays: expected two files, found {report} for both")
     if report is not None:
         from udpfast.cli.metrics import need_monitor
 
