@@ -275,6 +275,7 @@ def test_loss_is_of_either_way_where_no_listener_could_be_asked() -> None:
     line = result({"a": ([1, None, 1], [1, 1, None])}, report=None).lines["a"]
     assert np.flatnonzero(line.lost_either).tolist() == [1, 2]
     assert verdicts(line)["lost"] == [1, 2]
+    assert "of 3 sent 2 ? lost on the way out, 0 on the way back" in repr(line)
 
 
 def test_probe_that_may_have_come_before_the_next_listener_was_ready_is_marked() -> None:

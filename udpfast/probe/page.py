@@ -115,7 +115,7 @@ def _losses(result: Result) -> str:
             [
                 name,
                 f"{int(line.sent.sum()):,}",
-                f"{int(line.lost.sum()):,}" + (" ?" if line.lost_either.any() else ""),
+                line.lost_text,
                 f"{line.loss:.4%}",
                 f"{len(runs):,}",
                 f"{int(runs.max(initial=0)):,}",

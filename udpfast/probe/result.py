@@ -128,7 +128,7 @@ class LineResult:
         trip, text = self.percentiles(what), f"<LineResult {self.name}: "
         if trip["count"]:
             text += f"{word} {duration(trip['p50'])} at p50, {duration(trip['p99'])} at p99; "
-        text += f"of {self.sent.sum():,} sent {self.lost.sum():,} lost on the way out"
+        text += f"of {self.sent.sum():,} sent {self.lost_text} lost on the way out"
         text += "" if self.lost_back is None else f", {self.lost_back.sum():,} on the way back"
         return text + (f", listener away {self.away.sum():,}>" if self.away.any() else ">")
 
@@ -141,6 +141,11 @@ class LineResult:
     def lost_either(self) -> Flags:
         """Those of `lost` that may have arrived, as no listener could be asked, as bool."""
         return self.lost & ~self.asked
+
+    @property
+    def lost_text(self) -> str:
+        """How many of `lost` there are as text, with a question mark if there are `lost_either`."""
+        return f"{int(self.lost.sum()):,}" + (" ?" if self.lost_either.any() else "")
 
     @cached_property
     def lost_back(self) -> Flags | None:

@@ -87,7 +87,7 @@ def _loss(line: LineResult) -> list[str]:
     return [
         line.name,
         f"{int(line.sent.sum()):,}",
-        f"{int(line.lost.sum()):,}" + (" ?" if line.lost_either.any() else ""),
+        line.lost_text,
         f"{line.loss:.3%}",
         f"{len(runs):,}",
         f"{int(runs.max(initial=0)):,}",
