@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gc
 import mmap
 import os
 import signal
@@ -152,6 +153,7 @@ def test_region_mode_is_exact_whatever_the_umask(path, mode):
 
 
 def test_region_left_to_the_end_of_the_interpreter_closes_its_files(path, monkeypatch):
+    gc.collect()  # it would close files of earlier tests meanwhile
     files = set(Path("/proc/self/fd").iterdir())
     region = Region.create(path, "TEST", SIZE, HASH)
     assert set(Path("/proc/self/fd").iterdir()) != files

@@ -110,10 +110,10 @@ def ready(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("end", ["exit(1)", "time.sleep(1e6)"])
 def test_process_that_says_something_else_first_is_not_ready(end: str) -> None:
-    code = f"import sys, time; sys.stderr.write('why'); print('odd', flush=True); {end}"
+    code = f"import sys, time; print('why', file=sys.stderr); print('odd', flush=True); {end}"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, "-c", code], text=True, **pipes)
-    with pytest.raises(AssertionError, match=r"'odd\\n', '', 'why'"):
+    with pytest.raises(AssertionError, match=r"'odd\\n', '', 'why\\n'"):
         ready(process)
 
 
