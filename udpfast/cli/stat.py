@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -38,6 +37,7 @@ from udpfast.monitor.troubles import (
     list_troubles,
     run_trouble,
 )
+from udpfast.page.words import moment
 from udpfast.shm.instance import instance_directory
 
 __all__ = ["stat"]
@@ -256,7 +256,7 @@ def _shown(key: str, count: int) -> str:
     # A time is shown as one.
     if key != "heard_ns" or not count:
         return f"{count:,}"
-    return f"{datetime.fromtimestamp(count / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return moment(count)
 
 
 def _print_agent(agent: AgentStatus, alive: bool) -> None:

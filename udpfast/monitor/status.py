@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +25,7 @@ from udpfast.monitor.output import OutputFacts, find_overwritten, read_output
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.servers import read_servers
 from udpfast.monitor.silence import describe_addresses, describe_silence
+from udpfast.page.words import moment
 from udpfast.shm.instance import instance_directory, instance_root, list_instances
 from udpfast.shm.relay_counts import RelayCounts
 from udpfast.shm.roster import read_roster
@@ -72,8 +72,7 @@ class AgentStatus(Struct, frozen=True):
         if self.restarts and self.state == "running":
             text += f", the last {max(self.looked_ns - self.changed_ns, 0) // 10**9:,} s ago"
         if self.down_ns:
-            since = datetime.fromtimestamp(self.down_ns / 1e9, UTC)
-            text += f", NOT STEADY since {since:%Y-%m-%d %H:%M:%S} UTC"
+            text += f", NOT STEADY since {moment(self.down_ns)}"
         return text
 
     @property

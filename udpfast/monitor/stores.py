@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ from udpfast.archive.bus_files import Live, described_by, read_description, shar
 from udpfast.bus.outbox import OUTBOX_HEADER, outbox_facts
 from udpfast.errors import RegionError, UdpfastError, sentence
 from udpfast.log.journal_cursor import JournalCursor
+from udpfast.page.words import moment
 from udpfast.shm.instance import journal_directory
 
 __all__ = [
@@ -191,8 +191,7 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
         """Since when nothing came from who writes the store; empty: it comes, or not asked for."""
         if self.source_gone_ns is None or not self.alive:
             return ""
-        since = datetime.fromtimestamp(self.source_gone_ns / 1e9, UTC)
-        return f"{since:%Y-%m-%d %H:%M:%S} UTC"
+        return moment(self.source_gone_ns)
 
     @property
     def lag_bytes(self) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from enum import IntEnum
 
 from msgspec import Struct
@@ -22,6 +21,7 @@ from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.servers import describe_servers, is_served
 from udpfast.monitor.status import PAUSED, AgentStatus, InstanceStatus
 from udpfast.monitor.stores import StoreStatus
+from udpfast.page.words import moment
 from udpfast.shm.instance import RUNS, instance_root
 
 __all__ = [
@@ -259,7 +259,7 @@ def _feed_failure(status: InstanceStatus) -> str:
 
 
 def _of_run(name: str, note: RunNote) -> Trouble:
-    when = f"{datetime.fromtimestamp(note.at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    when = moment(note.at_ns)
     if note.what == "removed":
         return Trouble(
             TroubleKind.FEED_REMOVED,
@@ -333,9 +333,8 @@ def _by_scope(status: InstanceStatus) -> dict[str, str]:
 
 def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
     since_ns = agent.changed_ns if agent.state == "stuck" else agent.down_ns or agent.changed_ns
-    when = datetime.fromtimestamp(since_ns / 1e9, UTC)
     age_s = max(realtime_ns() - since_ns, 0) // 1_000_000_000
-    since = f"{when:%Y-%m-%d %H:%M:%S} UTC ({age_s:,} s)"
+    since = f"{moment(since_ns)} ({age_s:,} s)"
     if agent.state == "stuck":
         return f"has made no turn since {since}"
     if agent.state == "ended":

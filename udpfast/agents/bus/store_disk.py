@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections import deque
-from datetime import UTC, datetime
 from pathlib import Path
 
 from udpfast.archive.bus_files import (
@@ -28,6 +27,7 @@ from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import UdpfastError, sentence
 from udpfast.log.readers import ReaderInfo, list_readers, remove_dead_readers
+from udpfast.page.words import moment
 from udpfast.shm.lock import process_namespace, process_start
 from udpfast.shm.wake import WakeRegion
 
@@ -306,7 +306,7 @@ class StoreDisk:
 
 
 def _timed(said: list[str]) -> list[str]:
-    when = f"{datetime.fromtimestamp(realtime_ns() // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    when = moment(realtime_ns())
     return [f"{when}: {line}" for line in said]
 
 
