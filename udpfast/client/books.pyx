@@ -298,8 +298,9 @@ cdef class Books:
     def __repr__(self) -> str:
         stale = sum([book.stale for book in self.values()])
         contested = f", {self.contested} contested" if self.contested else ""
-        behind = f", {self._behind()} records behind" if self._behind() else ""
-        return f"<Books: {len(self)}, {stale} stale{contested}{behind}>"
+        behind = self._behind()  # once: it grows while the feed writes
+        left = f", {behind} records behind" if behind else ""
+        return f"<Books: {len(self)}, {stale} stale{contested}{left}>"
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: the best levels of each book, and its state."""
