@@ -94,11 +94,15 @@ def test_address_that_is_not_this_hosts_is_answered_with_those_that_are(tmp_path
     assert "127.0.0.1 on lo" in result.output
 
 
-def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def fine_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find nothing wrong with this host, nor with any feed on it."""
     monkeypatch.setattr(check_module, "inspect_host", lambda use: [FINE])
     monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
+
+
+@pytest.mark.usefixtures("fine_host")
+def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(tmp_path: Path) -> None:
     path = tmp_path / "feed.toml"
     path.write_text(
         'name = "deribit"\n[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:9001"\n'
@@ -113,11 +117,8 @@ def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
     assert "\nfine:\n  clock  tsc\n" in every
 
 
-def test_check_names_settings_as_the_file_has_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(check_module, "inspect_host", lambda use: [FINE])
-    monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
+@pytest.mark.usefixtures("fine_host")
+def test_check_names_settings_as_the_file_has_them(tmp_path: Path) -> None:
     path = tmp_path / "feed.toml"
     path.write_text(
         'name = "cme"\n[wire]\nframing = "cme_mdp3"\n'

@@ -45,6 +45,7 @@ __all__ = ["describe_judged", "feed_use", "inspect_feed", "inspect_together", "u
 #: What ZeroMQ says of EADDRINUSE, in the sentence of who binds.
 _IN_USE = "Address already in use"
 _AUTO_MAX_US = 250_000  # WAIT_MAX_NS of feed/lines
+_AUTO_MAX = f'"auto" waits for {_AUTO_MAX_US:,} us at most'
 _UNCOUNTED = "the feed has counted nothing yet; `udpfast wire` measures the skew of a link"
 
 
@@ -383,9 +384,9 @@ def _waits(config: FeedConfig) -> list[Finding]:
 
 def _wait_wanted(wait_us: int | str, waited_us: int | None) -> str:
     if wait_us != "auto":
-        return 'the skew of the lines and a quarter more; "auto" waits for 250,000 us at most'
+        return f"the skew of the lines and a quarter more; {_AUTO_MAX}"
     if waited_us == _AUTO_MAX_US:
-        return 'a number: the skew and a quarter more; "auto" waits for 250,000 us at most'
+        return f"a number: the skew and a quarter more; {_AUTO_MAX}"
     return 'few, before "auto" knows the skew; if they grow, a number: the skew and a quarter more'
 
 
