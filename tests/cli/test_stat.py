@@ -73,7 +73,7 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
         rows = [line.split() for line in result.output.splitlines()]
         assert [row[:2] for row in rows[1:4]] == [
             ["ended", "stopped"],
-            ["killed", "dead"],
+            ["killed", "DEAD"],
             ["live", "running"],
         ]
         assert rows[4:6] == [[], ["what", "needs", "attention"]]

@@ -57,7 +57,7 @@ def _print_instances(host: HostStatus) -> None:
             silent = f"replay of {status.replay.source}, {status.replay.text}"
         readers = sum(reader.alive for reader in status.readers)
         say(
-            f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"
+            f"{name:<{width}}  {status.life_shown:<8}{status.writer_pid:>9}{status.records:>16,}"
             f"{lost:>10}{readers:>9}  {silent}"
         )
     for name, replay in host.replays.items():
