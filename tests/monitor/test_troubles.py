@@ -94,7 +94,21 @@ def test_one_silent_line_and_all_of_them_are_told_apart(feed: Subscriber) -> Non
     assert texts(status_of(feed, silent=one)) == ["feed deribit: incremental.B: nothing for 9 s"]
     both = ("incremental.A: nothing for 7 s", *one)
     assert texts(status_of(feed, silent=both)) == [
-        "feed deribit: every line of incremental is silent: incremental.A: nothing for 7 s"
+        "feed deribit: every line of incremental is silent: incremental.A: nothing for 7 s; "
+        "incremental.B: nothing for 9 s"
+    ]
+
+
+def test_what_waits_for_several_silent_lines_is_said_once(feed: Subscriber) -> None:
+    status = status_of(feed)
+    waits = "; objects that wait for a snapshot wait on"
+    lines = ("snapshot.A: nothing for 7 s", "snapshot.B: nothing for 9 s")
+    line = status.counters["incremental.A"]
+    counters = {name: status.counters[name] for name in ("feed", "incremental")}
+    counters |= {"snapshot.A": line, "snapshot.B": line}
+    silent = tuple(line + waits for line in lines)
+    assert texts(msgspec.structs.replace(status, silent=silent, counters=counters)) == [
+        f"feed deribit: every line of snapshot is silent: {lines[0]}; {lines[1]}{waits}"
     ]
 
 

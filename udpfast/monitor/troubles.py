@@ -197,7 +197,8 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
             f"{failure or 'the process before it was killed or failed'}. What came meanwhile is "
             "lost, in no counter, and how much is not known (this is said for 10 minutes)",
         )
-    for scope, sentence in _by_scope(status).items():
+    sentences = _by_scope(status)
+    for scope, sentence in sentences.items():
         channel = scope.partition(".")[0]
         lines = [
             other
@@ -206,7 +207,8 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
         ]
         if all(line in status.silent_lines for line in lines):
             if scope == lines[0]:
-                text = f"feed {name}: every line of {channel} is silent: {sentence}"
+                told = _together(sentences[line] for line in lines)
+                text = f"feed {name}: every line of {channel} is silent: {told}"
                 yield Trouble(TroubleKind.FEED_SILENT, text)
         else:
             yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
@@ -329,6 +331,13 @@ def _of_late(name: str, status: InstanceStatus) -> Iterator[Trouble]:
 
 def _by_scope(status: InstanceStatus) -> dict[str, str]:
     return dict(zip(status.silent_lines, status.silent, strict=True))
+
+
+def _together(sentences: Iterable[str]) -> str:
+    # What waits for several lines is said once, behind them.
+    parts = [sentence.partition("; ") for sentence in sentences]
+    waiting = dict.fromkeys(effect for _, _, effect in parts if effect)
+    return "; ".join([*(line for line, _, _ in parts), *waiting])
 
 
 def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
