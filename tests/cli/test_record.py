@@ -3,13 +3,18 @@
 import json
 import re
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tests.client.instance import Instance
+from udpfast import Reader
+from udpfast.archive.feed_settings import read_feed, write_feed
 from udpfast.cli.main import cli
+from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
-from udpfast.errors import FormatError
+from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.errors import ConfigError, FormatError
 from udpfast.log.journal import Journal
 from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import segment_path
@@ -72,6 +77,51 @@ def test_verify_looks_at_the_raw_capture_too(journal):
     assert (code, found["problems"], found["raw"]["missing"]) == (1, [], 1)
     code, text = call("verify", journal)
     assert code == 1 and "raw capture" in text and "damaged" in text
+
+
+@pytest.fixture
+def datagrams_only(tmp_path):
+    """Return the directory of a journal as `record.what = "raw"` leaves it."""
+    directory = tmp_path / "journal"
+    with Journal.open(directory / "raw", CONTROL_LAYOUTS, segment_bytes=1 << 18) as raw:
+        raw.append(Kind.DATAGRAM, bytes(24), published_ns=1)
+    directory.chmod(0o700)
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    write_feed(
+        parse_feed({"name": "feed", "incremental": {"lines": lines}, "record": {"what": "raw"}}),
+        directory / "raw",
+    )
+    return directory
+
+
+def test_verify_of_a_journal_without_records_by_its_settings_finds_nothing(datagrams_only):
+    code, text = call("verify", datagrams_only, "--repair", "--json")
+    found = json.loads(text)
+    assert (code, found["problems"], found["raw"]["records"]) == (0, [], 1)
+    code, text = call("verify", datagrams_only)
+    assert (code, text.splitlines()[0]) == (
+        0,
+        'no records: the feed kept datagrams only (record.what = "raw")',
+    )
+    assert "None" not in text and "1 records valid" in text
+
+
+def test_verify_of_a_journal_whose_records_are_gone_says_so(datagrams_only):
+    settings = read_feed(datagrams_only / "raw")
+    both = msgspec.structs.replace(settings.record, what="both")
+    write_feed(msgspec.structs.replace(settings, record=both), datagrams_only / "raw")
+    code, text = call("verify", datagrams_only)
+    assert code == 1 and "the file `journal` is lost or damaged" in text
+
+
+def test_replay_and_readers_of_a_journal_without_records_say_why(datagrams_only):
+    for target in ("", "ring:again", "engine"):
+        arguments = ["replay", str(datagrams_only), "--to", target]
+        error = CliRunner().invoke(cli, arguments).exception
+        assert isinstance(error, ConfigError), error
+        assert "keeps datagrams only" in str(error) and "--raw" in str(error)
+    with pytest.raises(FileNotFoundError, match="keeps datagrams only"):
+        Reader(f"journal:{datagrams_only}", timeout=0)
 
 
 def test_verify_of_a_journal_that_lost_its_end_says_so(journal):

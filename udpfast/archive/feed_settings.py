@@ -12,9 +12,18 @@ import msgspec
 
 from udpfast.config import FeedConfig
 from udpfast.errors import FormatError
+from udpfast.log.segment import list_segments
 from udpfast.shm.files import replace_file
 
-__all__ = ["copy_feed", "note_journal", "noted_journal", "other_feed", "read_feed", "write_feed"]
+__all__ = [
+    "copy_feed",
+    "has_datagrams_only",
+    "note_journal",
+    "noted_journal",
+    "other_feed",
+    "read_feed",
+    "write_feed",
+]
 
 _NAME = "feed.json"
 
@@ -61,6 +70,17 @@ def other_feed(journal: Path, name: str) -> str:
             if found not in ("", name):
                 return found
     return ""
+
+
+def has_datagrams_only(journal: Path) -> bool:
+    """Return whether a journal never had records: its feed was to keep datagrams only."""
+    if (journal / "journal").exists() or list_segments(journal):
+        return False
+    try:
+        kept = read_feed(journal / "raw")
+    except (OSError, FormatError):
+        return False
+    return kept is not None and kept.record.what == "raw"
 
 
 def read_feed(directory: Path) -> FeedConfig | None:

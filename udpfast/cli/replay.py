@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from udpfast.agents.feed.replay_lines import Flow, flow_at
 from udpfast.agents.feed.replay_source import Place
 from udpfast.archive.bus_files import stored_journal
+from udpfast.archive.feed_settings import has_datagrams_only
 from udpfast.archive.replay_note import Replay
 from udpfast.cli.options import FiniteRange, GroupedCommand, IntRange, OutputFile, Port
 from udpfast.cli.replay_datagrams import (
@@ -242,6 +243,11 @@ def _found(source: str, raw: bool) -> tuple[Path, bool]:
                 "be 'raw' or 'both' to keep the datagrams"
             )
         journal = journal / "raw"
+    elif has_datagrams_only(journal):
+        raise ConfigError(
+            f"{journal} has no records: its feed keeps datagrams only: replay --raw "
+            '(record.what = "both" keeps records, too)'
+        )
     return journal, True
 
 

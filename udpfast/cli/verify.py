@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from udpfast.archive.feed_settings import has_datagrams_only
 from udpfast.archive.names import damaged_names, journal_names, names_path
 from udpfast.cli.journal import find_journal, unknown_text
 from udpfast.core.layouts import CONTROL_LAYOUTS
@@ -42,21 +43,27 @@ def verify(directory: str, repair: bool, as_json: bool) -> None:
     be cut.
     """
     target = find_journal(directory)
-    found, checks = _look_at(target, repair)
+    without_records = has_datagrams_only(target)
+    found, checks = _look_at(target, repair, without_records)
     raw: list[SegmentCheck] = []
     if (target / "raw").is_dir():
         found["raw"], raw = _look_at(target / "raw", repair)
     if as_json:
         click.echo(json.dumps(found))
     else:
-        _print(found, checks)
+        if without_records:
+            click.echo('no records: the feed kept datagrams only (record.what = "raw")')
+        else:
+            _print(found, checks)
         if "raw" in found:
             click.echo("\nraw capture")
             _print(found["raw"], raw)
     sys.exit(1 if found["problems"] or found.get("raw", {}).get("problems") else 0)
 
 
-def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCheck]]:
+def _look_at(
+    target: Path, repair: bool, without_records: bool = False
+) -> tuple[dict[str, Any], list[SegmentCheck]]:
     state = _state(target)  # before the segments: what follows can only be more
     checks = list(verify_segments(target))
     found: dict[str, Any] = {
@@ -72,7 +79,7 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
     }
     found["problems"] += _nameless(target, checks)
     found |= _origin(target, checks, found["problems"])
-    if state is None:
+    if state is None and not without_records:
         found["problems"].append(
             "the file `journal` is lost or damaged, so the journal's end is unknown"
         )

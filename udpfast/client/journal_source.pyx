@@ -22,6 +22,7 @@ import warnings
 import numpy as np
 
 from udpfast.archive.bus_files import read_composite
+from udpfast.archive.feed_settings import has_datagrams_only
 from udpfast.archive.names import damaged_names, journal_names, known_names, names_path
 from udpfast.archive.recorded_feed import feed_name
 from udpfast.core.layout import RECORD
@@ -360,6 +361,10 @@ def journal_there(target: str) -> Path:
     try:
         Region.attach(directory / "journal", JOURNAL_KIND, JOURNAL_LAYOUT).close()
     except FileNotFoundError:
+        if has_datagrams_only(directory):
+            raise FileNotFoundError(
+                2, "no records there: its feed keeps datagrams only (record.what)", str(directory)
+            ) from None
         if not list_segments(directory):
             raise FileNotFoundError(
                 2, "no journal there: it has no segments", str(directory)) from None
