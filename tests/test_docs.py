@@ -51,6 +51,19 @@ def test_no_column_of_a_table_lacks_its_header():
     assert found == []
 
 
+def test_empty_cell_of_a_table_has_its_meaning_above_the_table():
+    found = []
+    for path in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))):
+        prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        above = ""
+        for block in re.split(r"\n\s*\n|(?<=-->)\n(?=\|)", prose):
+            rows = re.findall(r"^\|.*\| *\|.*$", block, re.M)
+            if rows and "An empty cell means " not in above.splitlines()[-1]:
+                found += [f"{path.name}: {row}" for row in rows]
+            above = block
+    assert found == []
+
+
 def test_column_without_a_meaning_is_refused():
     assert column_meaning(Column("lost", "long", "payload.count"), ["GAP"]) == "lost messages"
     with pytest.raises(SystemExit, match="says nothing of the column 'lost'"):

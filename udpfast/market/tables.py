@@ -123,7 +123,7 @@ _RECORD = (
     Column("position", "long", "record.position", "position of the record in its journal, bytes"),
     Column("index", "long", "record.index", "position of the record in its journal, records"),
     Column("received_ns", "long", "record.received_ns", "when its first datagram first arrived"),
-    Column("published_ns", "long", "record.published_ns", "when the loop published it"),
+    Column("published_ns", "long", "record.published_ns", "the loop's clock at its batch"),
     Column("received_at", "timestamp", "record.received_ns", "`received_ns` in us"),
     Column("number", "long", "record.number", "the publisher's number, per stream"),
     Column("line", "int", "record.line", "line that completed the message"),
