@@ -44,7 +44,8 @@ _RECORD = {
     "position": "byte offset in the ring's or journal's whole history",
     "index": "ordinal in the ring's or journal's whole history",
     "received_ns": "when the first datagram was received, UNIX ns, by the card or the kernel",
-    "published_ns": "when the feed published it, UNIX ns, by the loop's clock",
+    "published_ns": "the loop's clock when it handled the batch, UNIX ns; a reader sees the record "
+    "`loop_to_ring` later",
     "number": "the publisher's number in its stream and session; 0: none",
     "object": "the publisher's number of the object, `(type << 16) \\| id` with Roq",
     "flight_ns": "`received_ns` minus the time of sending by the sender's clock, ns; -2^31: "
