@@ -79,20 +79,21 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         Payload bytes that one poll returns, at most; by default 256 for each record. Never less
         than the ring's largest payload.
     timeout : float or None
-        Seconds to wait until what the address names exists: a ring, a journal, all of a list. It
-        bounds the opening and no read: see `end`, and `poll`.
+        Seconds to wait until what the address names exists: a ring, a journal, all of a list; by
+        default 0. It bounds the opening and no read: see `end`, and `poll`.
         A reader that begins at a ring's tail, or with the image, also waits for the next writer
         of a ring whose writer has ended, failed or died (the last run's), and reads that ring if
         none comes. 0: do not wait; None: forever.
     name : str
         Name of this reader in `udpfast stat`; by default the program's name.
     kinds : Kind or its name, or iterable of these, optional
-        Updates and messages of these kinds only: `kinds=["book", "trades"]`. Doubts (GAP,
-        SESSION, RESTART, LAPPED, STALE, RECOVERED, CONNECTION, DISAGREEMENT) always come: see
-        `client.filter.Filter`.
+        Updates and messages of these kinds only: `kinds=["book", "trades"]`. GAP, SESSION,
+        RESTART, LAPPED, ROLLBACK, CONNECTION and DISAGREEMENT always come; STALE and RECOVERED
+        of the names that you asked for: see `client.filter.Filter`.
     exchanges, symbols : str, or iterable of str, optional
-        Updates of these names only, and doubts. A record that is left out costs no Python object.
-        A name that has not been published so far raises a warning, which lists those that have.
+        Updates of these names only, and doubts as for `kinds`. A record that is left out costs no
+        Python object. A name that has not been published so far raises a warning, which lists
+        those that have.
     image : bool
         Begin with the complete state, whatever `start` is: first each object's last values, as
         records flagged `SNAPSHOT`, then the ring (or the feed's store) from exactly that point.
