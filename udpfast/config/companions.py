@@ -170,8 +170,9 @@ class RecordConfig(CompanionConfig, frozen=True):
         Literal["records", "raw", "both"],
         Meta(
             description="records: what strategies read; raw: every datagram of every line with "
-            "its time stamps, before arbitration; both. With raw or both the feed's "
-            "loop also copies each datagram into the ring `capture`"
+            "its time stamps, before arbitration, and no records: replay (but --raw), export "
+            '(but races) and Reader("journal:") have nothing of such a run; both. With raw or '
+            "both the feed's loop also copies each datagram into the ring `capture`"
         ),
     ] = "records"
     directory: Annotated[
