@@ -38,25 +38,23 @@ class Level(IntEnum):
     INFO = 6
 
 
-_shown = {Level.ERROR, Level.WARNING, Level.INFO}
-_kept: set[str] = set()  # names of streams that are logs
+class _Log:
+    level: Level | None = None  # the least severe that is written; None: stderr is no log, all are
 
 
 def set_level(level: Level) -> None:
     """Write only lines that are at least this severe; from now on stderr is a log."""
-    _kept.add("stderr")
-    _shown.clear()
-    _shown.update(each for each in Level if each <= level)
+    _Log.level = level
 
 
 def is_shown(level: Level) -> bool:
     """Return whether lines of this level are written."""
-    return level in _shown
+    return _Log.level is None or level <= _Log.level
 
 
 def is_log() -> bool:
     """Return whether stderr is a log: the program runs long, or systemd's journal reads it."""
-    return "stderr" in _kept or in_journal(sys.stderr)
+    return _Log.level is not None or in_journal(sys.stderr)
 
 
 def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:
@@ -88,7 +86,7 @@ def say_error(text: str) -> None:
 
 
 def _say(level: Level, text: str, stream: TextIO) -> None:
-    if level in _shown:
+    if is_shown(level):
         _write(level, text, stream)
 
 
@@ -100,7 +98,7 @@ def _write(level: Level, text: str, stream: TextIO) -> None:
             print(log_line(level, line, now_ns, journal=journal), file=stream)
         stream.flush()
     except OSError as error:
-        if "stderr" not in _kept:
+        if _Log.level is None:
             raise
         if isinstance(error, BrokenPipeError):
             _go_on_without(stream)
