@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,33 @@ def test_tail_of_a_journal_prints_its_records_and_ends(tmp_path, monkeypatch):
     assert [json.loads(line)["number"] for line in result.output.splitlines()] == [0, 1, 2]
     said = CliRunner().invoke(cli, ["tail", "journal:kept"])
     assert said.stdout == "" and "has no writer and gets no more; --begin shows" in said.stderr
+
+
+def test_tail_of_a_journal_that_is_followed_prints_what_the_next_recorder_writes(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path))
+    tail_module = import_module("udpfast.cli.tail")
+    printed = tail_module.record_line
+
+    def write_on(record):
+        if record.kind == Kind.CONNECTION:
+            write_message(tmp_path / "kept", 2)
+        return printed(record)
+
+    def write_message(directory, number):
+        with Journal.open(directory, LAYOUTS, segment_bytes=1 << 18, durable=False) as journal:
+            journal.append(Kind.MESSAGE, b"payload", number=number)
+
+    monkeypatch.setattr(tail_module, "record_line", write_on)
+    write_message(tmp_path / "kept", 1)
+    followed = ["tail", "journal:kept", "--follow", "--begin", "--count", "3"]
+    result = CliRunner().invoke(cli, followed)
+    assert result.exit_code == 0, result.output
+    kinds = [line.split()[0] for line in result.stdout.splitlines()]
+    assert kinds == ["MESSAGE", "CONNECTION", "MESSAGE"], result.output
+    result = CliRunner().invoke(cli, ["tail", "kept", "--follow"])
+    assert result.exit_code == 2 and "--follow is of journal:NAME" in result.output
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,12 @@ def _complete_kind(
 @click.option("--symbol", "symbols", multiple=True, help="Print only records of this symbol.")
 @click.option("--count", type=IntRange(min=1), help="Stop after this many records.")
 @click.option("--begin", is_flag=True, help="Begin with the oldest record available.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Of journal:NAME: when its recorder has ended, wait for the next one, as that of the "
+    "feed's next run.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
     name: str,
@@ -72,25 +78,31 @@ def tail(
     symbols: tuple[str, ...],
     count: int | None,
     begin: bool,
+    follow: bool,
     as_json: bool,
 ) -> None:
     """Print the records of instance NAME as they come, until SIGINT or until the ring is closed.
 
     NAME is an instance's name, or its path (with a slash), or the address of a Reader: store:NAME
-    or composite:NAME of a bus, group:NAME, zmq:..., or journal:NAME, which ends where its writer
-    ended (use --begin). If the instance, or this host's daemon of the store, has ended or is dead,
-    the command prints the records that it left (with --begin) and ends.
+    or composite:NAME of a bus, group:NAME, zmq:..., or journal:NAME, which ends with its recorder
+    (--begin shows what it has, --follow goes on with the next one). If the instance, or this
+    host's daemon of the store, has ended or is dead, the command prints the records that it left
+    (with --begin) and ends.
     """
     address = name if name.startswith(("ring:", *_TOLD, *_STORES)) else f"ring:{name}"
+    if follow and not address.startswith(_JOURNAL):
+        raise click.UsageError(f"--follow is of journal:NAME, was given {address}")
     shown = 0
     start = "oldest" if begin else "tail"
     with (
         contextlib.suppress(KeyboardInterrupt),  # the ordinary end
-        _open(address, start) as reader,
+        _open(address, start, "never" if follow else None) as reader,
     ):
         _note_unknown(address, symbols)
         if not begin and address.startswith(_JOURNAL):
-            then = "waits for the next record" if reader.alive else "has no writer and gets no more"
+            then = "waits for the next record"
+            if not reader.alive:
+                then = "waits for a writer" if follow else "has no writer and gets no more"
             click.echo(
                 f"udpfast: {address} {then}; --begin shows what it has ({reader.index:,} records)",
                 err=True,
@@ -105,11 +117,11 @@ def tail(
                 return
 
 
-def _open(address: str, start: str) -> Reader:
+def _open(address: str, start: str, end: str | None) -> Reader:
     # That the writer is dead is said in a line of its own, by `_records`.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return Reader(address, start=start, name="tail")
+        return Reader(address, start=start, end=end, name="tail")
 
 
 def _note_unknown(address: str, symbols: tuple[str, ...]) -> None:
