@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tests.client.test_join_again import Kept
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Kind, Latest, Reader, RingClosedError
 from udpfast.client import history_source
+from udpfast.errors import RegionError
 
 BTC = ("binance-usdm", "BTCUSDT")
 GAP = bytes(24)
@@ -271,3 +272,31 @@ def test_journal_that_grows_meanwhile_does_not_hold_the_books(
             catch_up()
             assert reader.index >= 3_000 and not reader.lapped
         recorder.on_stop()
+
+
+@WAYS
+@pytest.mark.parametrize("end", [None, "never"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_journal_with_damaged_marks_is_read_to_its_end(tmp_path: Path, way, end, closed) -> None:
+    with closing(Instance(tmp_path / "feed")) as instance:
+        write(instance, 20)
+        recorder = recorder_of(instance, tmp_path)
+        drive(recorder)
+    directory = tmp_path / "journal"
+    with Reader(f"journal:{directory}", batch=4, end=end) as reader:
+        if closed:
+            recorder.on_stop()
+        else:
+            recorder.recordings[0].journal.region.close()  # as when it is killed
+        with (directory / "journal").open("r+b") as file:
+            file.seek(4096 + 128)
+            file.write(bytes(256))
+        books, catch_up = way(reader)
+        lost = pytest.raises(RegionError, match="read up to record 21, but more records may")
+        with nullcontext() if closed else lost:
+            catch_up()
+            if not closed:
+                wait_until(catch_up, "its end")  # that it has one is looked for now and then
+        assert reader.index == 21
+        assert books[BTC].best()[1] == 20.0
+        assert books[BTC].stale == (not closed or end == "never")

@@ -1,6 +1,7 @@
 """`Reader("journal:...")`: recorded messages, also of a range of time."""
 
 import shutil
+import time
 from datetime import UTC, datetime
 
 import numpy as np
@@ -270,6 +271,27 @@ def test_ready_waits_for_all_that_was_published_before_the_next_writer_was_seen(
         assert take(reader, 2) == [b"5", GONE]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_ready_needs_no_record_of_the_next_writer(tmp_path, killed):
+    write(tmp_path / "j", b"1")
+    journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+    journal.note_current(time.time_ns() + SECOND)
+    with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:
+        books = Books(reader)
+        assert take(reader, 1) == [b"1"]
+        journal.region.close() if killed else journal.close()
+        assert take(reader, 1) == [GONE]
+        journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+        assert not reader.wait(0.05)  # it does not know yet what it lacks
+        journal.note_current(time.time_ns())
+        assert take(reader, 1) == [BACK]
+        assert (reader.wait(0.05), reader.state, books.catch_up()) == (False, "alive", 0)
+        journal.close()
+        assert take(reader, 1) == [GONE]
+        write(tmp_path / "j")
+        assert not reader.wait(0.05)
+
+
 def test_next_writer_is_not_current_as_of_the_one_before_whose_clock_was_ahead(tmp_path):
     journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
     journal.append(Kind.MESSAGE, b"1")
@@ -315,6 +337,22 @@ def test_journal_without_an_end_is_read_on_among_others(tmp_path):
         journal.close()
         assert take(reader, 1) == [GONE]
         assert reader.origin == f"journal:{tmp_path / 'a'}"
+
+
+def test_end_of_a_journal_that_is_written_is_told_among_others(tmp_path):
+    journal = Journal.open(tmp_path / "live", LAYOUTS, segment_bytes=1 << 18)
+    write(tmp_path / "recorded", b"1")
+    addresses = [f"journal:{tmp_path / name}" for name in ("recorded", "live")]
+    with Reader(addresses) as reader, Reader(addresses, end=time.time_ns()) as ends:
+        journal.append(Kind.MESSAGE, b"2", published_ns=2)
+        journal.flush(2)
+        assert take(reader, 2) == take(ends, 2) == [b"1", b"2"]
+        journal.close()
+        assert (take(reader, 1), reader.origin) == ([GONE], addresses[1])
+        assert list(reader) == list(ends) == []
+    for alone in (addresses, addresses[1]):  # both are recordings now
+        with Reader(alone) as reader:
+            assert {record.kind for record in reader} == {Kind.MESSAGE}
 
 
 def test_journal_without_an_end_that_is_begun_again_is_refused(tmp_path):

@@ -156,7 +156,7 @@ cdef class CompositeSource(PolledSource):
         cdef int64_t count
         if not self._stand(member):
             return 0
-        member.end = self.until
+        member.until = self.until
         count = member.look(limit)
         if count == -EBADMSG:
             raise member.failure

@@ -18,6 +18,7 @@ cdef class JournalSource(PolledSource):
     cdef int64_t next, count         # a copy's last poll: next record to hand out, and how many
     cdef tuple own_arrays            # arrays of one record that is in no journal
     cdef bint endless                # at the end of the journal, wait for its next writer
+    cdef bint live                   # it is read as it is written, and its end was not handed out
     cdef bint gone                   # that it has none was handed out
     cdef bint returning              # it has one again, and READY is still to come
 

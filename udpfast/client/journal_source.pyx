@@ -54,9 +54,12 @@ cdef class JournalSource(PolledSource):
         The cursor; closed by `detach`.
     endless : bool
         At the end of the journal, wait for its next writer; the cursor has no end.
+    live : bool
+        It is being written, and read to whatever end it will have.
     """
 
-    def __init__(self, JournalCursor cursor not None, bint endless=False):
+    def __init__(
+            self, JournalCursor cursor not None, bint endless=False, bint live=False):
         self.recorded = True
         self.directory = cursor.directory
         self.cursor = cursor
@@ -66,7 +69,7 @@ cdef class JournalSource(PolledSource):
         with contextlib.suppress(FileNotFoundError):
             self.inputs = read_composite(self.directory)
         self.input_names = {}
-        self.endless = endless
+        self.endless, self.live = endless, live
         self.own_arrays = (
             np.zeros(1, RECORD), np.zeros(1, np.uint64),
             np.zeros(max(sizeof(Lapped), sizeof(Connection)), np.uint8))
@@ -110,10 +113,11 @@ cdef class JournalSource(PolledSource):
 
     cdef int64_t meet_end(self) except -1:
         # All was read, and nobody writes. The next writer may be of another run of the feed, or
-        # lack records: READY waits until RESTART and LAPPED were read, which tell.
-        if self.done or not self.endless:
+        # lack records: READY waits until RESTART and LAPPED were read, which tell. Among others
+        # what was live is said to have ended, since the reader goes on; a recording is not.
+        if self.done or not (self.endless or self.among and self.live):
             return -EPIPE
-        self.gone, self.returning = True, False
+        self.gone, self.returning, self.live = self.endless, False, False
         return self.say_writer(CONNECTION_DISCONNECTED)
 
     cdef int64_t say_writer(self, uint32_t status) except -1:
@@ -225,7 +229,7 @@ cdef class JournalSource(PolledSource):
 
     cdef object end(self):
         self.look_for_writer()
-        return self.written()
+        return self.written() if self.cursor.knows_end() else None
 
     cdef bint passed(self, end) except -1:
         self.look_for_writer()
@@ -328,11 +332,12 @@ def open_source(
     cursor = JournalCursorFace.attach(
         directory, first, last, limit=batch, room_bytes=buffer_bytes,
         layouts=CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS)
+    written = _is_written(directory)
     span = check_part(directory, first if isinstance(first, tuple) else None, last,
-                      grows=endless or _is_written(directory))
+                      grows=endless or written)
     if first[0] == "time" and span is not None:
         warn_of_later_start(directory, first[1], span.last_ns)
-    return JournalSource(cursor, endless)
+    return JournalSource(cursor, endless, written and last is None)
 
 
 cdef recorded_feed(JournalCursor cursor, directory):

@@ -460,7 +460,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         self._filling = True
         try:
             found = self._wait(limit, deadline_ns, brief)
-            if found == READER_CLOSED and not self._source.closing:
+            # Books of what was recorded are what it left.
+            if found == READER_CLOSED and not (self._source.closing or self._source.recorded):
                 self._lose_feed()
             return found
         except UdpfastError:
@@ -514,11 +515,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return READER_CLOSED
 
     cdef _lose_feed(self):
-        # No record says that books get older from here on, whichever way the feed ended. Those of
-        # what was recorded do not: they are what it left.
-        if not self._source.recorded:
-            for books in list(self._reading.books):
-                books._lose_feed()
+        # No record says that books get older from here on, whichever way the feed ended.
+        for books in list(self._reading.books):
+            books._lose_feed()
 
     def _take_for_recorded(self):
         # Leave books as the feed left them, for programs of ours that judge these: a replay's.

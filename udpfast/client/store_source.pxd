@@ -14,7 +14,7 @@ cdef class StoreSource(PolledSource):
     cdef object live                 # Live: owns the memory of `said`
     cdef const BusLive* said
     cdef uint64_t cuts               # said.cuts when last seen; it grows when records are set aside
-    cdef uint64_t end                # position before which reading ends
+    cdef uint64_t until              # position before which reading ends
     cdef uint64_t at_position        # behind the last record handed out; the cursor may be earlier
     cdef uint64_t at_index
     cdef list epochs                 # epochs of the records handed out: pairs of Lineage

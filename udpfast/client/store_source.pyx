@@ -102,7 +102,7 @@ cdef class StoreSource(PolledSource):
                         "its settings", str(directory)) from None
         memory = self.live.memory
         self.said = <const BusLive*>&memory[0]
-        self.end = UINT64_MAX if end is None else end
+        self.until = UINT64_MAX if end is None else end
         self.cuts = load_acquire(&self.said.cuts)
         self.names = NameCache()
         self.names_number = -1
@@ -135,8 +135,8 @@ cdef class StoreSource(PolledSource):
         # Position before which records may be read. Acquire pairs with the daemon's release: what
         # it stated about copies before holds for these records.
         if load_acquire(&self.said.gate) == 0:
-            return self.end
-        return min(self.end, load_acquire(&self.said.released))
+            return self.until
+        return min(self.until, load_acquire(&self.said.released))
 
     cdef uint64_t said_end(self) noexcept:
         # Position behind the last record that is known to be written. A feed on this host updates
@@ -179,7 +179,7 @@ cdef class StoreSource(PolledSource):
         self.missed, self.missed_reason = self.cursor.missed, self.cursor.missed_reason
         if count:
             self._note(count)
-        elif self.cursor.position >= self.end:
+        elif self.cursor.position >= self.until:
             return -EPIPE
         return count
 
@@ -336,7 +336,7 @@ cdef class StoreSource(PolledSource):
     cdef fail(self, int64_t code):
         if self.failure is not None:
             raise self.failure
-        raise RingClosedError(f"store {self.directory}: all of it has been read, up to {self.end}")
+        raise RingClosedError(f"store {self.directory}: all of it has been read, up to {self.until}")
 
     cdef uint64_t next_index(self):
         return max(self.at_index, self.cursor.index)
@@ -346,6 +346,9 @@ cdef class StoreSource(PolledSource):
 
     cdef uint64_t missed_total(self):
         return self.cursor.missed_total
+
+    cdef object end(self):
+        return self.written() if self.cursor.knows_end() else None
 
     cdef uint64_t written(self):
         return self.cursor.tail_index

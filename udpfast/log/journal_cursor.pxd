@@ -57,6 +57,7 @@ cdef class JournalCursor:
     cdef int64_t _looked_ns          # when the writer was last checked to be alive
     cdef bint _handed_out            # the last poll returned records
     cdef int64_t _last_ns            # when the last record was published; of a LAPPED: unchanged
+    cdef uint64_t _ended_epoch       # of the writer that ended last; 0: its mark was not readable
     cdef int64_t _again_ns           # when the writer that goes on had written last, UNIX ns
     cdef uint64_t _current_index     # it is current from this record on; UINT64_MAX: not known
     cdef int64_t poll_segment(self, int64_t limit, int64_t* count) noexcept nogil
@@ -70,6 +71,7 @@ cdef class JournalCursor:
     cdef bint go_on(self) except *
     cdef bint is_current(self) except *
     cdef bint has_ended(self) except *
+    cdef bint knows_end(self) noexcept
     cdef _check_removed(self)
     cdef bint _enter_next(self, uint32_t reason) except *
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *

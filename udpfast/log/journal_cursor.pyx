@@ -218,7 +218,7 @@ cdef class JournalCursor:
             identity = header_identity(
                 <JournalHeader*>(self._region.pointer + JOURNAL_HEADER), path)
             if not self._written(&mark):
-                raise RegionError(f"{path}: expected marks with their checksum, found other bytes")
+                raise RegionError(_no_marks(path))
         except FileNotFoundError:
             self._region = None
             self._doubt = f"{path}: expected this file beside the segments, found none"
@@ -527,18 +527,22 @@ cdef class JournalCursor:
         return True
 
     cdef bint go_on(self) except *:
-        # Read on if another writer has continued the journal behind its end; looks now and then.
-        # Return whether there are records.
+        # Read on if the journal has another writer, or has had one behind its end; looks now and
+        # then. Return whether it does.
         cdef WrittenMark mark
+        cdef bint complete
         now_ns = clock_monotonic_ns()
         if now_ns - self._looked_ns < LOOK_PAUSE_NS:
             return False
-        self._is_complete()          # attaches to the file `journal` if it was replaced
+        complete = self._is_complete()  # attaches to the file `journal` if it was replaced
         if self._region is None:
             self._check_removed()
         self._check_identity()
         self._looked_ns = now_ns
-        if not self._written(&mark) or mark.position <= self.position:
+        if not self._written(&mark):
+            return False
+        # Until its first mark, the writer that takes over lives behind the marks of the last one.
+        if mark.position <= self.position and (complete or mark.epoch <= self._ended_epoch):
             return False
         self.ended, self._follow = False, True
         self._again_ns, self._last_ns = mark.written_ns, INT64_MIN
@@ -570,13 +574,17 @@ cdef class JournalCursor:
         return self._is_over()
 
     def _finish(self):
-        # End the journal. If the file `journal` is missing, the last seal may confirm the end.
+        # End the journal. If the file `journal` is missing, or its marks are damaged, the last seal
+        # may confirm the end.
         cdef Segment segment = self.segment
         self.ended = True
-        if self._doubt and (segment is None or not segment.sealed()
-                            or not segment.seal.flags & SEAL_LAST or self._later()):
+        doubt = self._doubt
+        if not doubt and not self.knows_end():
+            doubt = _no_marks(self.directory / "journal")
+        if doubt and (segment is None or not segment.sealed()
+                      or not segment.seal.flags & SEAL_LAST or self._later()):
             raise RegionError(
-                f"{self._doubt}; read up to record {self.index}, but more records may have been "
+                f"{doubt}; read up to record {self.index}, but more records may have been "
                 "lost")
 
     cdef bint _enter_next(self, uint32_t reason) except *:
@@ -660,6 +668,7 @@ cdef class JournalCursor:
     cdef bint _is_complete(self) except *:
         # Return whether nobody will append any more: the writer closed the journal, or died.
         cdef WrittenMark mark
+        cdef bint known
         if self._region is None or self._region.replaced():
             had = self._region is not None
             self._attach_region()
@@ -667,9 +676,13 @@ cdef class JournalCursor:
                 if had:
                     self._check_removed()
                 return True
-        if self._written(&mark) and mark.state in (JOURNAL_CLOSED, JOURNAL_FAILED):
-            return True
-        return not self._region.writer_alive()
+        known = self._written(&mark)
+        if not (known and mark.state in (JOURNAL_CLOSED, JOURNAL_FAILED)
+                or not self._region.writer_alive()):
+            return False
+        if known:
+            self._ended_epoch = mark.epoch
+        return True
 
     cdef _check_removed(self):
         if not (self.directory / "journal").exists():
@@ -684,6 +697,11 @@ cdef class JournalCursor:
                 and marks_kept(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), &mark)
                 and mark.current_ns - CURRENT_MARGIN_NS >= self._end_ns)
 
+    cdef bint knows_end(self) noexcept:
+        # Return whether `tail_index` is what the writer said.
+        cdef WrittenMark mark
+        return self._written(&mark)
+
     cdef bint _written(self, WrittenMark* mark) noexcept:
         # Load the writer's last mark. False: there is none, or it is damaged.
         if self._region is None or self._region.pointer == NULL:
@@ -693,6 +711,10 @@ cdef class JournalCursor:
 
 cdef bint header_has(const Record* header, int64_t size) noexcept nogil:
     return header.length >= RECORD_SIZE and record_size(<uint64_t>header.length) == <uint64_t>size
+
+
+def _no_marks(path):
+    return f"{path}: expected marks with their checksum, found other bytes"
 
 
 def _what(place):
