@@ -336,7 +336,8 @@ cdef class StoreSource(PolledSource):
     cdef fail(self, int64_t code):
         if self.failure is not None:
             raise self.failure
-        raise RingClosedError(f"store {self.directory}: all of it has been read, up to {self.until}")
+        raise RingClosedError(
+            f"store {self.directory}: all of it has been read, up to {self.until}")
 
     cdef uint64_t next_index(self):
         return max(self.at_index, self.cursor.index)
