@@ -1,6 +1,9 @@
 """`udpfast send` as a command, received by a socket of the test's own."""
 
+import errno
 import json
+import os
+import resource
 import signal
 import socket
 import subprocess
@@ -14,6 +17,7 @@ from tests.feed.frames_out import messages, parse
 from udpfast.cli.send import _open_source, send
 from udpfast.cli.send_capture import _REPORT_NS, _Watch
 from udpfast.core.stop import Stop
+from udpfast.errors import sentence
 from udpfast.net.sender import DatagramSender
 from udpfast.payload.roq.event import event_to_dict
 from udpfast.payload.roq.fitted_book import levels_that_fit
@@ -112,6 +116,28 @@ def test_send_simulated_market_arrives_on_both_lines(listeners, tmp_path):
         for symbol, value in snapshots.items()
     }
     assert len(books) == 4
+
+
+@pytest.mark.parametrize("before", [None, "{}"])
+def test_books_that_do_not_fit_the_disk_are_named_and_leave_nothing(listeners, tmp_path, before):
+    path = tmp_path / "books.json"
+    if before is not None:
+        path.write_text(before)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as a disk that is full
+    try:
+        result = CliRunner().invoke(
+            send,
+            ["--incremental", ",".join(listeners.addresses[:2]), "--snapshot", "", "--simulate"]
+            + ["--speed", "0", "--count", "200", "--linger", "0", "--json", "--books", str(path)],
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert isinstance(result.exception, OSError) and sentence(result.exception) == (
+        f"{path}: {os.strerror(errno.EFBIG)}"
+    )
+    assert json.loads(result.stdout)["events"] == 200
+    assert [each.read_text() for each in tmp_path.iterdir()] == [before] * (before is not None)
 
 
 def test_send_loss_is_counted_per_line_and_repeats_with_its_seed(listeners):

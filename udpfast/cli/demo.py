@@ -30,7 +30,7 @@ from udpfast.agents.market.market_recording import recording_span_ns
 from udpfast.cli.child import child_command
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.draw import print_latency, print_ledger
-from udpfast.cli.options import FiniteRange, IntRange, OutputFile
+from udpfast.cli.options import FiniteRange, IntRange, OutputFile, write_output
 from udpfast.cli.scratch import scratch_directory
 from udpfast.cli.send import describe_missing
 from udpfast.cli.send_options import VENUES
@@ -161,7 +161,7 @@ def demo(
     if as_json:
         click.echo(json.dumps(result, default=to_builtins))
     if books_path is not None:
-        books_path.write_text(json.dumps(books))
+        write_output(books_path, json.dumps(books))
     sys.exit(0 if result["ok"] else 1)
 
 

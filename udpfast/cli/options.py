@@ -15,6 +15,7 @@ from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.log import Level, say_info, say_warning, set_level
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, UdpfastError
+from udpfast.shm.files import replace_file
 from udpfast.shm.instance import instance_directory, instance_hint, list_instances
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "log_level",
     "say_stop",
     "warn_of_missing",
+    "write_output",
 ]
 
 
@@ -89,6 +91,24 @@ class OutputFile(click.Path):
         if not allowed:
             self.fail(f"{path}: may not be written", param, ctx)
         return path
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write the file of an `OutputFile`.
+
+    Raises
+    ------
+    OSError
+        It names the file. If its directory may be written, what was there stays as it was.
+    """
+    file = Path(os.path.realpath(path))
+    try:
+        if os.access(file.parent, os.W_OK | os.X_OK) and (file.is_file() or not path.exists()):
+            replace_file(file, text.encode())
+        else:
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def listen_address(text: str) -> tuple[str, int]:

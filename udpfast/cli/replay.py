@@ -17,7 +17,14 @@ from udpfast.agents.feed.replay_source import Place
 from udpfast.archive.bus_files import stored_journal
 from udpfast.archive.feed_settings import has_datagrams_only
 from udpfast.archive.replay_note import Replay
-from udpfast.cli.options import FiniteRange, GroupedCommand, IntRange, OutputFile, Port
+from udpfast.cli.options import (
+    FiniteRange,
+    GroupedCommand,
+    IntRange,
+    OutputFile,
+    Port,
+    write_output,
+)
 from udpfast.cli.replay_datagrams import (
     CAPTURE,
     Description,
@@ -218,7 +225,7 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     else:
         print_result(result)
     if books_path is not None:
-        books_path.write_text(json.dumps(result.get("books", {})))
+        write_output(books_path, json.dumps(result.get("books", {})))
     adds_up = result["ledger"].adds_up if "ledger" in result else True
     fine = adds_up and not result.get("missed")
     sys.exit(0 if fine and result.get("as_expected", True) else 1)

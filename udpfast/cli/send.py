@@ -18,7 +18,7 @@ from udpfast.agents.market.market_event import MarketSource
 from udpfast.agents.market.market_gateway import MarketGateway
 from udpfast.agents.market.market_player import MarketPlayer
 from udpfast.agents.market.market_recording import MarketRecording
-from udpfast.cli.options import GroupedCommand
+from udpfast.cli.options import GroupedCommand, write_output
 from udpfast.cli.send_capture import send_capture
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.cli.send_options import EXAMPLES, GROUPS, ROLES, with_options
@@ -50,6 +50,7 @@ def send(**options: Any) -> None:
     SIGINT and SIGTERM end it with its summary. Progress goes to stderr, except with --json.
     """
     senders: dict[str, list[DatagramSender]] = {}
+    books: dict[str, Any] | None = None
     stopping = Stop()
     _check_lines(options)
     try:
@@ -67,7 +68,7 @@ def send(**options: Any) -> None:
             summary = send_capture(senders, options, stopping)
         elif options["market"] or options["simulate"]:
             channels = [senders["incremental"], senders["snapshot"]]
-            summary = _send_market(channels, options, stopping)
+            summary, books = _send_market(channels, options, stopping)
         else:
             summary = _send_load(senders["incremental"], options, stopping)
     finally:
@@ -77,6 +78,8 @@ def send(**options: Any) -> None:
         click.echo(json.dumps(summary))
     else:
         _print_summary(summary)
+    if books is not None and options["books"] is not None:
+        write_output(options["books"], json.dumps(books))
 
 
 def _check_capture(options: dict[str, Any]) -> None:
@@ -140,7 +143,7 @@ def _sender(role: str, address: str, interface: str, options: dict[str, Any]) ->
 
 def _send_market(
     senders: list[list[DatagramSender]], options: dict[str, Any], stopping: Stop
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     if options["market"] and options["simulate"]:
         raise click.UsageError("choose one of --market and --simulate")
     began_ns = monotonic_ns()
@@ -163,10 +166,8 @@ def _send_market(
     messages = gateway.messages
     transmitter.impair = None
     _linger(transmitter, _nanoseconds(options["linger"]) or 0, stopping)
-    if options["books"] is not None:
-        options["books"].write_text(json.dumps(gateway.books()), encoding="utf-8")
     outside = getattr(source, "outside_band", {})
-    return {
+    summary = {
         "mode": "market",
         "seed": options["seed"],
         "load_s": round(loaded_s, 3),
@@ -182,6 +183,7 @@ def _send_market(
         "refused": {"events": gateway.refused, "snapshots": transmitter.cycle.refused},
         "skipped_s": round(player.skipped_ns / 1e9, 3),
     }
+    return summary, gateway.books()
 
 
 def _transmitter(

@@ -52,13 +52,17 @@ def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
     fresh = path.with_name(f"{path.name}.next")
     fresh.unlink(missing_ok=True)  # left by a killed process
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, mode_below(path.parent))
-        file.write(content)
-        if durable:
-            file.flush()
-            os.fsync(fd)
-    fresh.replace(path)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, mode_below(path.parent))
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(fd)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)  # of a disk that is full
+        raise
     if durable:
         sync_path(path.parent)
 
