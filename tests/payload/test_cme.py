@@ -431,3 +431,40 @@ def test_definition_is_told_once_with_what_it_says_of_its_instrument() -> None:
     assert [row["tick_size"] for row in rows] == [0.25, 0.5]
     assert {row["expiry_datetime_utc"] for row in rows} == {1_800_000_000}
     assert {row["external_security_id"] for row in rows} == {7}
+
+
+def status(instrument: int, state: int) -> bytes:
+    root = bytearray(30)
+    root[27] = state
+    struct.pack_into("<i", root, 20, instrument)
+    return message(30, bytes(root), b"")
+
+
+def statuses(*sent: tuple[tuple[int, int], int, bytes]) -> list[tuple[str | None, int, int]]:
+    """Return symbol, status and stream of each MARKET_STATUS, of messages: place, number, bytes."""
+    datagrams = [
+        (place, CapturedDatagram(at * 10**9, ("", 0), ("", 0), struct.pack("<IQ", number, 0) + one))
+        for at, (place, number, one) in enumerate(sent)
+    ]
+    return [
+        (record.symbol, int(record.data["trading_status"]), record.stream)
+        for _, record in follow(config_of(1), datagrams)
+        if record is not None and record.kind == Kind.MARKET_STATUS
+    ]
+
+
+@pytest.mark.parametrize("place", [(0, 0), (1, 2)], ids=["among the changes", "by its loop"])
+def test_status_before_the_definition_is_told_again_under_the_name(place: tuple[int, int]) -> None:
+    early = [((0, 0), 1, status(7, 17)), ((0, 0), 2, status(7, 2))]
+    number = 1 if place[0] else 3
+    named = [(place, number + n, definition(7, b"ABC")) for n in range(2)]
+    *before, last = statuses(*early, *named)
+    assert before == [("7", 5, last[2]), ("7", 7, last[2])]
+    assert last[:2] == ("ABC", 7)
+    assert statuses(*named) == []
+
+
+def test_status_of_before_a_gap_is_not_told_under_the_name_that_comes_behind_it() -> None:
+    early, named = ((0, 0), 1, status(7, 17)), definition(7, b"ABC")
+    found = statuses(early, ((0, 0), 40, status(8, 17)), ((0, 0), 41, named))
+    assert [symbol for symbol, _, _ in found] == ["7", "8"]

@@ -155,18 +155,39 @@ cdef inline void add_row(
     market.rows_count += 1
 
 
-cdef int64_t join_status(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # Combine both parts of a status. Return 0 if that is unknown, because one part did not come
-    # since the last gap. One halt is enough; trading takes both.
+cdef void note_status(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Note a part of a status, or a whole one, whose second part then leaves the first as it is.
     cdef uint32_t since = stream_of(market, i).gaps + 1
-    cdef uint8_t first, second
-    i.status[c.place - 1] = <uint8_t>c.quantity
-    i.status_since[c.place - 1] = since
-    first = i.status[0] if i.status_since[0] == since else 0
-    second = i.status[1] if i.status_since[1] == since else 0
+    cdef uint8_t part = c.place - 1 if c.place else 0
+    i.status[part] = <uint8_t>c.quantity
+    i.status_since[part] = since
+    if c.place == 0:
+        i.status[1] = STATUS_OPEN
+        i.status_since[1] = since
+
+
+cdef void tell_status(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Combine both parts of a status. It is 0, unknown, if one part did not come since the last gap.
+    # One halt is enough; trading takes both.
+    cdef uint32_t since = stream_of(market, i).gaps + 1
+    cdef Change told = c[0]
+    cdef uint8_t first = i.status[0] if i.status_since[0] == since else 0
+    cdef uint8_t second = i.status[1] if i.status_since[1] == since else 0
     if first == STATUS_HALT or second == STATUS_HALT:
-        return STATUS_HALT
-    return first if second == STATUS_OPEN else 0
+        told.quantity = STATUS_HALT
+    else:
+        told.quantity = first if second == STATUS_OPEN else 0
+    add_row(market, i, &told, told.price, told.order, told.side, VERB_STATUS)
+
+
+cdef void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # A status that came before the name is told again under it: readers look there. One of before
+    # a gap may have changed in it.
+    cdef uint32_t symbol_id = i.symbol_id
+    instrument_define(market, i, c)
+    if i.symbol_id != symbol_id and not i.homeless and (
+            stream_of(market, i).gaps + 1 in (i.status_since[0], i.status_since[1])):
+        tell_status(market, i, c)
 
 
 cdef void instrument_quote(Market* market, Instrument* i, const Change* c) noexcept nogil:
@@ -271,9 +292,11 @@ cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c)
     if c.verb == VERB_TRADE and not i.measured and market.traits.levels != LEVELS_BY_PLACE:
         market.untold = True     # the decimals of its price are unknown yet
         return
-    add_row(market, i, c, c.price, c.order, c.side, c.verb)
-    if c.verb == VERB_STATUS and c.place:
-        market.rows[market.rows_count - 1].quantity = join_status(market, i, c)
+    if c.verb == VERB_STATUS:
+        note_status(market, i, c)
+        tell_status(market, i, c)
+    else:
+        add_row(market, i, c, c.price, c.order, c.side, c.verb)
 
 
 cdef inline void instrument_apply(Market* market, Instrument* i, const Change* c) noexcept nogil:
@@ -320,7 +343,7 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     i = market_find(market, c)
     if c.verb == VERB_DEFINE:
         if i != NULL:
-            instrument_define(market, i, c)
+            define(market, i, c)
         memset(&market.option, 0, sizeof(Change))
         return
     if i == NULL:

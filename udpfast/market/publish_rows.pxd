@@ -75,6 +75,8 @@ cdef inline int32_t row_write(
         (<MarketStatus*>into).trading_status = <uint8_t>row.quantity
         told.object |= <uint32_t>OBJECT_STATUS
         told.flags = RECORD_UNGATED   # it does not depend on the book
+        told.stream = i.stream + 1    # a definition that has it told again may come in another
+        told.session = market.streams[i.stream].session
         if i.symbol_id:
             told.flags |= RECORD_SNAPSHOT
         elif i.unstored:
