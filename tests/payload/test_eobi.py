@@ -72,12 +72,20 @@ def datagram(number: int, *messages: bytes) -> bytes:
     return head[:32].ljust(32, b"\0") + b"".join(messages)
 
 
-def executed(version: Version, full: bool, priority: int, side: int, quantity: int) -> bytes:
-    price = scaled(100)
+def executed(
+    version: Version,
+    full: bool,
+    priority: int,
+    side: int,
+    quantity: int,
+    own: int | None = 100,
+    last: int | None = 100,
+) -> bytes:
+    price, paid = scaled(own), scaled(last)
     if version is details_6:
-        body = struct.pack("<B7xqQqIiq", side, price, priority, 7, 99, quantity, price)
+        body = struct.pack("<B7xqQqIiq", side, price, priority, 7, 99, quantity, paid)
     else:
-        body = struct.pack("<B3xIqQqQq", side, 99, price, priority, 7, quantity * 10_000, price)
+        body = struct.pack("<B3xIqQqQq", side, 99, price, priority, 7, quantity * 10_000, paid)
     return message(13_104 if full else 13_105, body)
 
 
@@ -128,6 +136,21 @@ def test_order_without_a_price_is_in_no_book(version: Version) -> None:
     assert queue(known) == [(0, 100.0, 3.0)]
     gone = message(13_102, struct.pack("<QQq", 0, 0, 7) + version(20, 5, 1, None))
     assert not followed(datagram(1, market, gone, add(version(30, 3, 1, 100)))).books[NAME].stale
+
+
+@pytest.mark.parametrize("version", [details_6, details_13])
+@pytest.mark.parametrize("own", [100, None])
+def test_execution_is_a_trade_at_its_price_and_without_one_damage(
+    version: Version, own: int | None
+) -> None:
+    begun = datagram(1, add(version(20, 5, 1, own)), add(version(30, 3, 1, 100)))
+    filled = executed(version, full=True, priority=20, side=1, quantity=5, own=own, last=99)
+    known = followed(begun, datagram(2, filled))
+    assert (known.trades[NAME], queue(known)) == ([(99.0, 5.0)], [(0, 100.0, 3.0)])
+    assert not known.books[NAME].stale
+    unpriced = executed(version, full=True, priority=20, side=1, quantity=5, own=own, last=None)
+    known = followed(begun, datagram(2, unpriced))
+    assert (known.trades.get(NAME, []), known.books[NAME].stale) == ([], True)
 
 
 @pytest.mark.parametrize("price", [5 * 10**8, 100 * 10**8, -(10**8), -(2**63)])

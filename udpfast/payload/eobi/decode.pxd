@@ -86,9 +86,9 @@ cdef inline int32_t eobi_execution(
         change.quantity = <int32_t>le32(message + EOBI_LAST_QUANTITY)
     elif not eobi_quantity(change, le64(message + EOBI_LAST_QUANTITY_13)):
         return OUTCOME_REFUSED
-    if change.quantity <= 0:
-        return OUTCOME_REFUSED
     change.price = <int64_t>le64(message + EOBI_LAST_PRICE)
+    if change.quantity <= 0 or change.price == PRICE_NONE:
+        return OUTCOME_REFUSED   # each execution has both: what lacks one is damaged
     change.order_before = match
     change.flags = CHANGE_REST if full else 0     # with `orders` 0: nothing is left of the order
     if <int64_t>le64(message + EOBI_EXECUTED_PRICE) == PRICE_NONE:
