@@ -225,3 +225,63 @@ def test_copies_of_a_slower_line_are_no_part_of_a_restart(framing: str) -> None:
     feed.finish()
     assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
     assert feed.numbers() == [*range(2, 101), *range(1, 61)]
+
+
+def cleared(*types: int, number: int = 1, at_ns: int = 0) -> bytes:
+    """A datagram of Cboe's of messages with a time, of unit 65, to which `datagram` sends."""
+    body = b"".join(struct.pack("<BBI", 6, kind, at_ns) for kind in types)
+    return struct.pack("<HBBI", 8 + len(body), len(types), 65, number) + body
+
+
+CLEAR, TIME, STATUS = 0x97, 0x20, 0x31
+
+
+@pytest.mark.parametrize("types", [(CLEAR,), (TIME, CLEAR), (CLEAR, STATUS)])
+def test_short_restart_of_pitch_that_begins_with_a_clear_is_believed(
+    types: tuple[int, ...],
+) -> None:
+    feed = Feed("cboe_pitch", window=8192)
+    feed.send(cleared(*types, at_ns=1))
+    for number in range(1 + len(types), 100):
+        feed.send(datagram("cboe_pitch", number))
+    for data in (cleared(*types, at_ns=2), datagram("cboe_pitch", 1 + len(types), run=8)):
+        assert feed.sessions() == [SessionReason.FIRST]
+        feed.send(data)
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
+    assert feed.numbers()[99:] == list(range(1, 2 + len(types)))
+    assert feed.gaps() == []
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [
+        cleared(CLEAR, at_ns=1),  # as it came
+        cleared(TIME, at_ns=2),
+        cleared(STATUS, CLEAR, at_ns=2),
+        cleared(CLEAR, number=5, at_ns=2),  # within the day
+    ],
+    ids=["copy", "time", "status", "number"],
+)
+def test_what_begins_no_numbering_of_pitch_is_no_restart(begins: bytes) -> None:
+    feed = Feed("cboe_pitch", lines=2, window=8192)
+    feed.send(cleared(CLEAR, at_ns=1))
+    for number in range(2, 100):
+        feed.send(datagram("cboe_pitch", number))
+    number = struct.unpack_from("<I", begins, 4)[0] + begins[2]
+    for line in (0, 1):
+        feed.send(begins, line)
+        for n in range(10):
+            feed.send(datagram("cboe_pitch", number + n, run=7 if begins[2] == 1 else 8), line)
+    feed.finish()
+    assert feed.sessions() == [SessionReason.FIRST]
+    assert feed.numbers() == list(range(1, 100))
+
+
+def test_numbers_of_pitch_that_come_round_to_a_clear_go_on() -> None:
+    feed = Feed("cboe_pitch", window=8192)
+    for number in range(2**32 - 5, 2**32):
+        feed.send(datagram("cboe_pitch", number))
+    feed.send(cleared(CLEAR))
+    feed.send(datagram("cboe_pitch", 2))
+    feed.finish()
+    assert (len(feed.sessions()), feed.gaps(), len(feed.numbers())) == (1, [], 7)
