@@ -108,7 +108,8 @@ def write_output(path: Path, text: str) -> None:
         else:
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        error.filename = str(path)
+        raise
 
 
 def listen_address(text: str) -> tuple[str, int]:
