@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
@@ -63,6 +64,21 @@ directives = {
 }
 
 
+#: How the C of each module begins. To read it was 8 % of the time to compile; GCC reads what is
+#: compiled of it much faster.
+HEADERS = """\
+#define PY_SSIZE_T_CLEAN
+#include "Python.h"
+"""
+#: Modules for which it pays to compile the headers first, at four levels of optimisation.
+MANY = 20
+
+
+def c_compiler() -> str:
+    """Return the program that compiles C."""
+    return (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+
+
 class Build(build):
     """`build` that compiles first: otherwise pip shows 700 copied files before an error."""
 
@@ -81,7 +97,7 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         """Check for a C compiler and Python's headers, find what changed, and build it."""
-        compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+        compiler = c_compiler()
         header = Path(sysconfig.get_path("include")) / "Python.h"
         if shutil.which(compiler) is None:
             sys.exit(f"udpfast needs a C compiler, {compiler!r} was not found: apt-get install gcc")
@@ -120,6 +136,31 @@ class BuildExt(build_ext):
             remove_without_source()
             if changed := changed_since(self.begun_ns):
                 sys.exit(f"udpfast: {changed[0]} changed while it was compiled: build again")
+
+    def build_extensions(self) -> None:
+        """Compile Python's headers once, if there is much to compile; then the modules."""
+        with tempfile.TemporaryDirectory() as folder:
+            if list(self.before.values()).count(None) > MANY and is_gcc():
+                self.compile_headers(Path(folder))
+            super().build_extensions()
+
+    def compile_headers(self, folder: Path) -> None:
+        """Compile Python's headers with the flags of each module, and let modules read that.
+
+        The modules are the same as without.
+        """
+        compiler = [*self.compiler.compiler_so, *(f"-I{path}" for path in self.include_dirs)]
+        compiling = []
+        for extension in self.extensions:
+            flags = extension.extra_compile_args
+            header = folder / f"{''.join(flags)}.h"
+            if not header.exists():
+                header.write_text(HEADERS)
+                made = ["-x", "c-header", header, "-o", f"{header}.gch"]
+                compiling.append(subprocess.Popen([*compiler, *flags, *made]))
+            extension.extra_compile_args = [*flags, "-include", str(header)]
+        for each in compiling:
+            each.wait()  # without what it makes GCC reads the headers themselves
 
     def build_extension(self, extension: Extension) -> None:
         """Translate and compile what changed of a module, unless another one has failed."""
@@ -164,6 +205,12 @@ class BuildExt(build_ext):
     def built(self, extension: Extension) -> Path:
         """Return where a module is built; `--inplace` copies it from there."""
         return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
+
+
+def is_gcc() -> bool:
+    """Return whether the compiler is GCC itself: ccache keeps nothing that reads such headers."""
+    compiler = shutil.which(c_compiler())
+    return compiler is not None and "gcc" in Path(compiler).resolve().name
 
 
 def date_back(made: Path, begun_ns: int) -> None:

@@ -1,10 +1,13 @@
 """The files that a build removes, and those that change under it."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+
+import pytest
 
 from tests.shared import ROOT
 
@@ -92,3 +95,88 @@ def test_module_built_with_other_flags_or_macros_is_forgotten(tmp_path: Path) ->
     )
     kept, forgotten = "True True", "False False"
     assert found.stdout.splitlines() == [kept, kept, forgotten, kept, forgotten]
+
+
+HEADERS = """
+import pathlib, runpy, setuptools, sys
+from distutils.ccompiler import new_compiler
+from distutils.sysconfig import customize_compiler
+setuptools.setup = lambda **settings: None
+build = runpy.run_path("setup.py")
+command = build["BuildExt"](setuptools.Distribution({"name": "udpfast"}))
+command.finalize_options()
+command.compiler = new_compiler()
+customize_compiler(command.compiler)
+command.compiler.set_include_dirs(command.include_dirs)
+folder = pathlib.Path(sys.argv[1])
+levels = "-Og", "-O3"
+for level in levels:
+    extension = setuptools.Extension("udpfast.ring", [], extra_compile_args=["-w", level])
+    command.extensions.append(extension)
+before = [extension.extra_compile_args for extension in command.extensions]
+command.compile_headers(folder)
+after = [extension.extra_compile_args for extension in command.extensions]
+for name, flags in (("before", before), ("after", after)):
+    for level, each in zip(levels, flags):
+        place = str(folder / name / level)
+        command.compiler.compile([sys.argv[2]], place, extra_postargs=["-H", *each])
+"""
+#: A module whose machine code is another one at each level, also that of what headers define.
+MODULE = """
+#define PY_SSIZE_T_CLEAN
+#include "Python.h"
+PyObject *last(PyObject *items) {
+    PyObject *found = PyList_GET_ITEM(items, PyList_GET_SIZE(items) - 1);
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(items); at++) {
+        Py_INCREF(found);
+        Py_DECREF(PyList_GET_ITEM(items, at));
+    }
+    return found;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_module_is_the_same_with_compiled_headers_of_its_flags(tmp_path: Path) -> None:
+    source = tmp_path / "module.c"
+    source.write_text(MODULE)
+    found = subprocess.run(
+        [sys.executable, "-c", HEADERS, tmp_path, source],
+        cwd=ROOT,
+        env={**os.environ, "CC": "gcc"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    # GCC says with -H which headers it read.
+    read = [line for line in found.stderr.splitlines() if line.startswith("! ")]
+    assert read == [f"! {tmp_path}/-w{level}.h.gch" for level in ("-Og", "-O3")]
+    made = {}
+    for name in ("before", "after"):
+        objects = sorted((tmp_path / name).rglob("*.o"))
+        made[name] = [path.read_bytes() for path in objects]
+    assert made["before"] == made["after"]
+    assert len(set(made["after"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "is_gcc"),
+    [("x86_64-linux-gnu-gcc-12", True), ("ccache", False), ("clang-14", False)],
+)
+def test_headers_are_compiled_only_for_gcc_itself(
+    tmp_path: Path, program: str, is_gcc: bool
+) -> None:
+    """A compiler may have GCC's name and be another program."""
+    (tmp_path / program).touch(mode=0o755)
+    (tmp_path / "gcc").symlink_to(program)
+    code = "import runpy, setuptools; setuptools.setup = lambda **settings: None; "
+    code += "print(runpy.run_path('setup.py')['is_gcc']())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "CC": "gcc", "PATH": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout == f"{is_gcc}\n"

@@ -142,6 +142,12 @@ def test_cython_of_now_reads_headers_so(project: Path) -> None:
         number for number in range(1, 6) if re.search(rf"\b0x{111111 * number:x}\b", made, re.I)
     ]
     assert found == [1, 2, 4, 5]
+    # Python's headers are read before (HEADERS in setup.py), so that nothing else may come first.
+    before = made.partition('#include "Python.h"')[0]
+    assert re.findall(r"^ *#define (.*)", before, re.M) == [
+        "PY_SSIZE_T_CLEAN",
+        "CYTHON_LIMITED_API 1",  # for who asks for it
+    ]
     # The module's own code is compiled as its flags say, what Cython adds is not; and what begins
     # the module runs once.
     own, types, once, objects = re.split('#pragma GCC optimize \\("O[g0]"\\)', made)
