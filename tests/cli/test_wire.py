@@ -16,6 +16,7 @@ from udpfast.cli.main import cli
 from udpfast.cli.wire_metrics import receiver_families, sender_families
 from udpfast.cli.wire_options import was_shown
 from udpfast.cli.wire_send import parse_lines
+from udpfast.core import core_number
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
 from udpfast.probe import Receiver, Result, Sender
@@ -70,6 +71,16 @@ def test_core_that_this_host_lacks_is_refused_at_both_ends() -> None:
         ran = CliRunner().invoke(cli, ["wire", *verb, "--core", "9999"])
         assert isinstance(ran.exception, ConfigError)
         assert re.match("core: expected a core of this host, 0 to ", str(ran.exception))
+
+
+def test_core_that_is_offline_or_of_another_cpuset_is_refused_at_both_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core_number, "cores_allowed", lambda: [7000])
+    for verb in (["listen", "127.0.0.1:0"], ["send", "127.0.0.1:9"]):
+        ran = CliRunner().invoke(cli, ["wire", *verb, "--core", "0"])
+        assert isinstance(ran.exception, ConfigError)
+        assert "this process's cpuset has: 7000; found 0" in str(ran.exception)
 
 
 def test_listener_that_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,18 @@ def test_inspect_feed_core_must_be_one_that_is_allowed(
     assert finding.have.startswith(have or str(core))
 
 
+def test_inspect_feed_core_that_is_offline_is_a_fault_of_a_strict_feed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = min(os.sched_getaffinity(0))
+    monkeypatch.setattr(findings, "cores_allowed", lambda: [7000])
+    for strict in (False, True):
+        finding = inspect(feed(agent={"core": core, "strict": strict}))["agent.core"]
+        assert (finding.ok, finding.fault) == (False, strict)
+        assert finding.have == f"{core}, offline or not of the cpuset: 7000"
+        assert finding.effect.startswith("udpfast run refuses") is strict
+
+
 def test_inspect_feed_lines_that_the_feed_itself_holds_are_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.archive.feed_settings import other_feed
 from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.agent import AgentRunner, CallableAgent
-from udpfast.core.core_number import check_core, core_count
+from udpfast.core.core_number import check_core, core_count, cores_allowed
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError, sentence
 from udpfast.host import Finding, HostUse
@@ -165,7 +165,7 @@ def _refusal(attempt: Callable[[], object]) -> str:
 
 def _cores(config: FeedConfig) -> list[Finding]:
     # Whether the core of the loop, and those of the agents that have one, are there to be had.
-    allowed = sorted(os.sched_getaffinity(0))
+    allowed = cores_allowed()
     findings = []
     for key, core in wanted_cores(config).items():
         loop = key == "agent.core"
@@ -173,10 +173,11 @@ def _cores(config: FeedConfig) -> list[Finding]:
             continue
         have = "unpinned" if core is None else str(core)
         absent = _refusal(partial(check_core, key, core))
+        refused = bool(absent) or (loop and core is not None and config.agent.strict)
         if absent:
             have += f", which this host does not have (0 to {core_count() - 1})"
         elif core is not None and core not in allowed:
-            have += f", not allowed (of {', '.join(map(str, allowed))})"
+            have += f", offline or not of the cpuset: {', '.join(map(str, allowed))}"
         findings.append(
             Finding(
                 key,
@@ -184,10 +185,10 @@ def _cores(config: FeedConfig) -> list[Finding]:
                 have,
                 core in allowed,
                 "udpfast run refuses to start."
-                if absent
+                if refused
                 else "The scheduler moves a loop that is not pinned, which then finds its caches "
                 "cold.",
-                fault=bool(absent) or (loop and core is not None and config.agent.strict),
+                fault=refused,
             )
         )
     return findings

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.core.core_number import check_core
+from udpfast.core.core_number import check_allowed
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError, FormatError, UdpfastError, sentence
@@ -122,7 +122,7 @@ class Receiver:
     Raises
     ------
     ConfigError, OSError
-        An address is wrong or taken, or this host has no such core.
+        An address is wrong or taken, or this process may not use such a core.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Receiver:
     ) -> None:
         if not listen:
             raise ConfigError("a listener needs an address")
-        check_core("core", core)
+        check_allowed("core", core)
         self._allowed = {ipaddress.ip_address(parse_sender(each)[0]) for each in senders}
         self._sessions_max, self._memory_bytes = sessions_max, memory_bytes
         self._timestamps, self._spin, self._core = timestamps, spin, core

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.core.clock import monotonic_ns
-from udpfast.core.core_number import check_core
+from udpfast.core.core_number import check_allowed
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError, FormatError, UdpfastError
@@ -122,8 +122,8 @@ class Sender:
     Raises
     ------
     ConfigError
-        An address, a name or a number is wrong, this host has no such core, or the run would have
-        more than 2^24 probes.
+        An address, a name or a number is wrong, this process may not use such a core, or the run
+        would have more than 2^24 probes.
     OSError
         A socket cannot be opened.
     """
@@ -140,7 +140,7 @@ class Sender:
         spin: bool = True,
         core: int | None = None,
     ) -> None:
-        check_core("core", core)
+        check_allowed("core", core)
         count = _check(lines, rate_per_s, size_bytes, train, seconds)
         self.rate_per_s, self.size_bytes, self.train = rate_per_s, size_bytes, train
         self._spin, self._core, self._stopped = spin, core, False
