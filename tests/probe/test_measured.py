@@ -166,6 +166,8 @@ def test_listener_that_was_away_is_no_loss_of_the_line() -> None:
     assert "started anew 1 time meanwhile" in text
     assert "listener away: a 4 probes," in text
     assert "marked ?: a 1 probe lost" in text
+    assert len(told["caveats"]) == 3
+    assert "\n".join(told["caveats"]) in text
 
 
 def test_listener_that_was_away_on_one_line_loses_no_race() -> None:

@@ -280,8 +280,9 @@ class Result:
     offset : Offset
         Of the listener's clock from the sender's, with its error.
     complete : bool, or None
-        All probes of the run are here. False: it was interrupted, or the listener that made this
-        began in the middle. None: a listener does not know, as the last probes did not arrive.
+        Whether the run had all probes that it was to have, however many were lost. False: it was
+        interrupted, or the listener that made this began in the middle. None: a listener cannot
+        tell an interrupted run from one whose last probes were lost.
     listener_starts : int, or None
         Listeners that answered: above 1, it was started anew meanwhile. What one of them did not
         echo before its end counts as lost, see `LineResult.lost_either`; the time without one is
@@ -453,6 +454,7 @@ class Result:
             "train": self.train,
             "complete": self.complete,
             "listener_starts": self.listener_starts,
+            "caveats": self.caveats(),
             "clocks": {
                 "method": offset.method,
                 "text": offset.sentence(),
