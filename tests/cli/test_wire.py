@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tests.waiting import wait_until
 from udpfast.cli.main import cli
-from udpfast.cli.wire_metrics import receiver_families, sender_families
+from udpfast.cli.wire_metrics import _HEARD, _SENT, receiver_families, sender_families
 from udpfast.cli.wire_options import was_shown
 from udpfast.cli.wire_send import parse_lines
 from udpfast.core import core_number
@@ -211,6 +211,34 @@ def test_metrics_of_both_ends_are_those_of_the_run() -> None:
     # A probe that arrives three times has two of them.
     meant = theirs["udpfast_wire_out_duplicates"].documentation
     assert meant == "Copies of probes beyond the first."
+
+
+def test_metrics_of_a_session_stay_until_the_next_one() -> None:
+    pytest.importorskip("prometheus_client")
+
+    def arrived() -> dict[str, float]:
+        family = receiver_families(receiver).made["udpfast_wire_arrived"]
+        return {sample.labels["peer"]: sample.value for sample in family.samples}
+
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        lines: dict[str, LineAddress | str] = {"a": receiver.addresses[0]}
+        with Sender(lines, rate_per_s=1000, seconds=0.1, spin=False) as sender:
+            sender.run()
+        assert receiver.wait(10) is not None
+        first = arrived()
+        assert list(first.values()) == [100]
+        trips = receiver_families(receiver).made["udpfast_wire_out_seconds"].samples
+        assert [each.value for each in trips if each.name.endswith("_count")] == [100]
+        with Sender(lines, rate_per_s=1000, seconds=0.1, spin=False) as sender:
+            sender.connect()
+            assert set(arrived()).isdisjoint(first)
+
+
+def test_metric_of_both_ends_means_one_thing() -> None:
+    sent, heard = dict(_SENT.values()), dict(_HEARD.values())
+    shared = sent.keys() & heard.keys()
+    assert shared == {"wire_strangers", "wire_malformed", "wire_kernel_drops"}
+    assert all(sent[name] == heard[name] for name in shared)
 
 
 def test_metrics_are_served_while_it_runs() -> None:

@@ -25,21 +25,21 @@ __all__ = ["receiver_families", "sender_families", "serve_metrics"]
 #: By counter of a sender's loop: the metric, and its help.
 _SENT = {
     "due": ("wire_probes", "probes whose planned time has come"),
-    "unsent": ("wire_unsent", "probes that the sender's queue had no room for"),
+    "unsent": ("wire_probes_unsent", "probes that the sender's queue had no room for"),
     "echoes": ("wire_echoes", "probes that came back"),
     "repeated": ("wire_echoes_repeated", "echoes of probes that had come back already"),
     "back_duplicates": ("wire_back_duplicates", "copies of echoes beyond the first"),
     "strangers": ("wire_strangers", "datagrams of others"),
-    "malformed": ("wire_malformed", "datagrams that no listener sends"),
+    "malformed": ("wire_malformed", "datagrams that the other end never sends"),
     "kernel_drops": ("wire_kernel_drops", "datagrams that the full receive queue lost"),
 }
 _HEARD = {
     "distinct": ("wire_arrived", "probes that arrived"),
     "duplicates": ("wire_out_duplicates", "copies of probes beyond the first"),
     "reordered": ("wire_out_reordered", "probes that arrived after a later one"),
-    "unsent": ("wire_unsent", "echoes that the queue had no room for"),
+    "unsent": ("wire_echoes_unsent", "echoes that the queue had no room for"),
     "strangers": ("wire_strangers", "datagrams of others"),
-    "malformed": ("wire_malformed", "datagrams that no sender sends"),
+    "malformed": ("wire_malformed", "datagrams that the other end never sends"),
     "kernel_drops": ("wire_kernel_drops", "datagrams that the full receive queue lost"),
 }
 
@@ -57,7 +57,7 @@ def sender_families(sender: Sender) -> Families:
 
 
 def receiver_families(receiver: Receiver) -> Families:
-    """Return the samples of a listener: by line and sender of each open session, and its own."""
+    """Return the samples of a listener: those of `Receiver.live` by sender, and its own."""
     families = Families()
     for counts in receiver.live():
         labels = {"line": counts["line"], "peer": counts["peer"]}

@@ -52,6 +52,7 @@ from udpfast.probe.own_clock import own_clock
 from udpfast.probe.reflector import TRACKS_MAX, Reflector
 from udpfast.probe.result import Result
 from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
+from udpfast.shm.histogram import LatencyHistogram
 
 __all__ = ["Receiver"]
 
@@ -79,6 +80,13 @@ class _Line:
     stamps: str
     arrays: dict[str, npt.NDArray[Any]]
     began: int  # probes that had left before it was opened
+    out: LatencyHistogram
+    out_negative: LatencyHistogram
+
+    def counted(self, counts: dict[str, int]) -> dict[str, Any]:
+        """Return what `Receiver.live` has of it."""
+        named = {"line": self.hello.name, "peer": self.peer}
+        return counts | named | {"out": self.out, "out_negative": self.out_negative}
 
 
 @dataclass(slots=True)
@@ -144,6 +152,7 @@ class Receiver:
         self._timestamps, self._spin, self._core = timestamps, spin, core
         self._secret = secrets.token_bytes(32)
         self._sessions: dict[int, _Session] = {}
+        self._last: list[dict[str, Any]] = []
         # None wakes who waits: a thread has failed.
         self._ended: SimpleQueue[Result | None] = SimpleQueue()
         self._clock, self._clock_read_s = own_clock(), time.monotonic()
@@ -217,21 +226,22 @@ class Receiver:
         return found
 
     def live(self) -> list[dict[str, Any]]:
-        """Return what was counted so far on each line of the open sessions, from any thread.
+        """Return what was counted so far on each line, from any thread.
 
         Returns
         -------
         list of dict
+            Of the open sessions, and of those that have ended since the last one began:
             `Reflector.counts` with `line`, `peer`, and `out`, `out_negative`: its histograms.
         """
-        found = []
-        for session in list(self._sessions.values()):
-            for line in list(session.lines.values()):
-                out, negative = self._reflector.histograms(line.track)
-                counts: dict[str, Any] = self._reflector.counts(line.track)
-                named = {"line": line.hello.name, "peer": line.peer}
-                found.append(counts | named | {"out": out, "out_negative": negative})
-        return found
+        found = [
+            line.counted(self._reflector.counts(line.track))
+            for session in list(self._sessions.values())
+            for line in list(session.lines.values())
+        ]
+        # Read after those that are open: a session that ends meanwhile is in both, not in none.
+        found += self._last
+        return list({(each["line"], each["peer"]): each for each in found}.values())
 
     def _live(self, work: Callable[[], None]) -> None:
         try:
@@ -336,6 +346,7 @@ class Receiver:
             return f"{TRACKS_MAX} lines are measured already"
         if session is None:
             self.sessions += 1
+            self._last = []
             session = self._sessions[header.nonce] = _Session(hello, 0.0)
         session.lines[header.line] = line
         session.heard_s = time.monotonic()
@@ -367,7 +378,10 @@ class Receiver:
             sock.close()
             return None
         peer_text, began = endpoint_text(*peer[:2]), min(header.index, hello.probes)
-        return _Line(hello, header.cookie, track, sock, peer_text, stamps, arrays, began)
+        histograms = self._reflector.histograms(track)
+        return _Line(
+            hello, header.cookie, track, sock, peer_text, stamps, arrays, began, *histograms
+        )
 
     def _connected(
         self, door: _Door, hello: Hello, peer: tuple[Any, ...]
@@ -475,10 +489,11 @@ class Receiver:
 
     def _end(self, nonce: int, *, early: bool = False) -> None:
         """End a session; `early`: before its sender has asked what arrived."""
-        session = self._sessions.pop(nonce)
-        lines = {}
+        session = self._sessions[nonce]
+        lines, ended = {}, []
         for number, line in session.lines.items():
             counts = self._reflector.close(line.track)
+            ended.append(line.counted(counts))
             if early:
                 told = Header(ProbeKind.REPORT, number, nonce, line.cookie, REPORT_INDEX, number)
                 for _ in range(2):
@@ -486,6 +501,8 @@ class Receiver:
             line.sock.close()
             where = LineAddress(line.peer)
             lines[line.hello.name] = (where, line.arrays, line.stamps, counts, line.began)
+        self._last = [*self._last, *ended]
+        del self._sessions[nonce]
         while self._ended.qsize() >= RESULTS_MAX:
             with contextlib.suppress(Empty):
                 self._ended.get(block=False)
