@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import resource
 import threading
 import urllib.request
 from pathlib import Path
@@ -134,6 +135,30 @@ def test_result_is_printed_though_a_file_is_not_written(
     assert ran.exit_code == 1
     assert json.loads(ran.stdout)["probes"] == 100
     assert "x.npz was not written: No space left on device" in ran.stderr
+
+
+def test_page_that_the_disk_has_no_room_for_leaves_the_one_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("bokeh")
+    page, arrays = tmp_path / "x.html", tmp_path / "x.npz"
+    page.write_text("before")
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        lines: dict[str, LineAddress | str] = {"a": receiver.addresses[0]}
+        with Sender(lines, rate_per_s=1000, seconds=0.1, spin=False) as sender:
+            result = sender.run()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        shown = was_shown("", (result.write_page, page), (result.write_arrays, arrays))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not shown
+    said = capsys.readouterr().err
+    assert all(f"{path} was not written: File too large" in said for path in (page, arrays))
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [
+        ("x.html", b"before")
+    ]
 
 
 def test_files_are_written_though_the_output_is_full(

@@ -18,6 +18,7 @@ from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
 from udpfast.export.naming import naming
 from udpfast.export.rows import Clears
+from udpfast.shm.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,14 +91,8 @@ def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
         np.argsort(data["local_ts"], kind="stable"),
     )
     validation.validate_event_order(data)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with naming(path):
-            with partial.open("wb") as file:
-                np.savez_compressed(file, data=data)
-            partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with naming(path), replacing(path) as file:
+        np.savez_compressed(file, data=data)
     return len(data)
 
 

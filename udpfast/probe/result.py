@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from udpfast.page.words import counted, duration
 from udpfast.probe.offset import Offset
+from udpfast.shm.files import replacing
 
 __all__ = ["LISTENER_OUT", "PERCENTS", "LineResult", "Race", "Result", "percentiles_of", "runs_of"]
 
@@ -490,6 +491,8 @@ class Result:
     def write_page(self, path: str | Path) -> None:
         """Write a page with tables and charts: one HTML file that fetches nothing.
 
+        If that fails, what was there stays; so with the arrays.
+
         Raises
         ------
         ExtraError
@@ -497,7 +500,9 @@ class Result:
         """
         from udpfast.probe.page import page_of
 
-        Path(path).write_text(page_of(self), encoding="utf-8")
+        page = page_of(self).encode()
+        with replacing(Path(path)) as file:
+            file.write(page)
 
     def write_arrays(self, path: str | Path) -> None:
         """Write the arrays of all lines to an .npz: `planned_ns`, and `LINE.round_trip_ns`, ..."""
@@ -506,7 +511,7 @@ class Result:
             for what, value in vars(line).items():
                 if isinstance(value, np.ndarray):
                     arrays[f"{name}.{what}"] = value
-        with Path(path).open("wb") as file:  # numpy itself appends .npz to a name without it
+        with replacing(Path(path)) as file:  # numpy itself appends .npz to a name without it
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 

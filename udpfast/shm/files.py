@@ -1,15 +1,17 @@
-"""Small files that are replaced atomically, and whose the files are that root makes."""
+"""Files that are replaced atomically, and whose the files are that root makes."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from udpfast.shm.lock import mode_below
 
-__all__ = ["as_owner_of", "replace_file", "sync_path"]
+__all__ = ["as_owner_of", "replace_file", "replacing", "sync_path"]
 
 
 @contextmanager
@@ -65,6 +67,30 @@ def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
         raise
     if durable:
         sync_path(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that a user named, whole or not at all: what was there stays if it fails.
+
+    A device, and a file in a directory in which nothing can be made, are written in place.
+    """
+    target = Path(os.path.realpath(path))
+    before = target.stat().st_mode if target.exists() else None
+    if (before is not None and not stat.S_ISREG(before)) or not os.access(target.parent, os.W_OK):
+        with target.open("wb") as file:
+            yield file
+        return
+    partial = target.with_name(f"{target.name}.partial")
+    partial.unlink(missing_ok=True)  # left by a killed process
+    try:
+        with partial.open("xb") as file:
+            if before is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(before))
+            yield file
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def sync_path(path: Path) -> None:
