@@ -5,9 +5,11 @@ import json
 import os
 import re
 import resource
+import signal
 import threading
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -93,6 +95,32 @@ def test_listener_that_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = CliRunner().invoke(cli, ["wire", "listen", "127.0.0.1:0"])
     assert (type(ran.exception), ran.exit_code) == (UdpfastError, 1)
     assert str(ran.exception) == "the listener failed: Invalid argument"
+
+
+def test_end_that_is_told_to_stop_while_it_is_made_ends_in_good_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(number: int, _: object) -> None:
+        raise AssertionError(f"ended by signal {number}")
+
+    before = signal.signal(signal.SIGTERM, killed)
+    try:
+        for end, argument, code in ((Receiver, "listen", 0), (Sender, "send", 1)):
+            make = end.__init__
+
+            def made(self: Any, *args: Any, make: Any = make, **more: Any) -> None:
+                make(self, *args, **more)
+                signal.raise_signal(signal.SIGTERM)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(end, "__init__", made)
+                ran = CliRunner().invoke(cli, ["wire", argument, "127.0.0.1:0"])
+            assert (type(ran.exception), ran.exit_code) == (
+                SystemExit if code else type(None),
+                code,
+            )
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_send_prints_one_json_object() -> None:

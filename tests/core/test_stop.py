@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
-from udpfast.core.stop import Interrupt, Stop, raise_once, stop_signals
+from udpfast.core import stop as stop_module
+from udpfast.core.stop import HURRY_NS, Interrupt, Stop, raise_once, stop_signals
 
 
 def set_at(step: int) -> list[bool]:
@@ -55,6 +56,22 @@ def test_stop_that_was_set_ends_every_wait() -> None:
     assert stop.is_set()
     assert stop.wait(PATIENCE_S)
     assert stop.wait(PATIENCE_S)
+
+
+def test_stop_calls_again_only_for_a_request_that_asks_not_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_ns = [5_000_000_000]
+    monkeypatch.setattr(stop_module, "monotonic_ns", lambda: now_ns[0])
+    called: list[int] = []
+    stop = Stop()
+    stop.call(lambda: called.append(now_ns[0]))
+    for later_ns in (0, 1000, HURRY_NS - 1001, HURRY_NS):
+        now_ns[0] += later_ns
+        stop.set()
+    # timeout(1) and a shell may each pass one signal on.
+    assert called == [5_000_000_000, now_ns[0]]
+    assert stop.is_hurried()
 
 
 @pytest.fixture

@@ -180,6 +180,14 @@ def test_run_that_is_stopped_gives_what_it_has() -> None:
     assert heard.lines["a"].arrived.sum() == found.lines["a"].arrived.sum()
 
 
+def test_results_of_all_sessions_that_end_at_once_can_be_taken() -> None:
+    with listening() as (receiver, address), contextlib.ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(sender({"a": address})).connect()
+        receiver.close()
+        assert len(list(iter(lambda: receiver.wait(0), None))) == 6
+
+
 def test_several_senders_at_a_time_have_a_session_each() -> None:
     with listening() as (receiver, address):
         owners = [sender({f"line{number}": address}) for number in range(4)]

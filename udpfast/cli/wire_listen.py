@@ -94,6 +94,8 @@ def listen(
         need_monitor("bokeh")
     enter_bypass(BypassConfig(stack, library), RECEIVE_QUEUE_BYTES, quiet=as_json)
     stopping = Stop()
+    # First: a sender that is there already is measured while the listener is still made.
+    stopping.listen()
     with Receiver(
         [_address(each) for each in addresses or ("0.0.0.0",)],
         senders=senders,
@@ -103,7 +105,6 @@ def listen(
         spin=idle == "spin",
         core=core,
     ) as receiver:
-        stopping.listen()
         click.echo(f"udpfast: listening at {', '.join(receiver.addresses)}", err=True)
         with serve_metrics(metrics, lambda: receiver_families(receiver)):
             shown: Counter[bool] = Counter()

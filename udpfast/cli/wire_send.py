@@ -124,6 +124,7 @@ def send(
         need_monitor("bokeh")
     enter_bypass(BypassConfig(stack, library), RECEIVE_QUEUE_BYTES, quiet=as_json)
     stopping = Stop()
+    stopping.listen()
     ways = parse_lines(listener, lines)
     with Sender(
         ways,
@@ -135,7 +136,6 @@ def send(
         spin=idle == "spin",
         core=core,
     ) as sender:
-        stopping.listen()
         stopping.call(sender.stop)
         with serve_metrics(metrics, lambda: sender_families(sender)):
             answered = sender.connect(wait)

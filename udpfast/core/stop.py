@@ -90,7 +90,10 @@ class Stop:
             signal.signal(number, handler)
 
     def call(self, then: Callable[[], None]) -> None:
-        """Call `then` when the request is set; at once, if it is set already."""
+        """Call `then` when the request is set; at once, if it is set already.
+
+        It is called again when a later request asks not to wait.
+        """
         self._then = then
         if self._wanted_ns:
             then()
@@ -106,10 +109,12 @@ class Stop:
         now_ns = monotonic_ns()
         if number is not None and not self._wanted_ns:
             self._cause = signal.Signals(number)
-        self._hurried |= bool(self._wanted_ns) and now_ns - self._wanted_ns >= HURRY_NS
+        hurries = bool(self._wanted_ns) and now_ns - self._wanted_ns >= HURRY_NS
+        again = bool(self._wanted_ns) and not hurries
+        self._hurried |= hurries
         self._wanted_ns = self._wanted_ns or now_ns
         self._told.put(None)
-        if self._then is not None:
+        if self._then is not None and not again:
             self._then()
 
     def is_set(self) -> bool:

@@ -66,8 +66,8 @@ GREETINGS_PER_TURN, TURN_S, UNUSED_TURN_S = 16, 0.005, 0.1
 SILENCE_S = 30.0
 #: The clock is asked for by a command: not for each greeting.
 CLOCK_S = 10.0
-#: Sessions that have ended and wait to be taken.
-RESULTS_MAX = 4
+#: Results that wait to be taken: as many as there may be sessions, which may end at once, at least.
+RESULTS_MIN = 4
 
 
 @dataclass(slots=True)
@@ -118,8 +118,8 @@ class Receiver:
     sessions_max : int
         Senders at a time.
     memory_bytes : int
-        For all open sessions together; a sender that would need more is refused. Results that wait
-        for `wait` take two times as much at most.
+        For all open sessions together; a sender that would need more is refused. A result that
+        waits for `wait` takes half as much at most.
     timestamps : str
         "auto", "hardware", "kernel" or "none", as `net.line.ReceiveOptions`.
     spin : bool
@@ -203,7 +203,7 @@ class Receiver:
         """Return what arrived in the next session that ended; None: none did meanwhile.
 
         A session ends when its sender says so, or was silent for half a minute. Of those that
-        nobody takes the last four are kept.
+        nobody takes the last `sessions_max`, four at least, are kept, and all that `close` ends.
 
         Parameters
         ----------
@@ -503,7 +503,7 @@ class Receiver:
             lines[line.hello.name] = (where, line.arrays, line.stamps, counts, line.began)
         self._last = [*self._last, *ended]
         del self._sessions[nonce]
-        while self._ended.qsize() >= RESULTS_MAX:
+        while not self._closing and self._ended.qsize() >= max(RESULTS_MIN, self._sessions_max):
             with contextlib.suppress(Empty):
                 self._ended.get(block=False)
         hello = session.hello
