@@ -118,6 +118,8 @@ def test_relay_that_is_killed_while_it_waits_for_the_next_feed_is_named(
     said = "relay: waits for the next feed of this name"
     assert read_status("cme").relay_gone == 0
     assert said in CliRunner().invoke(cli, ["stat", "cme"]).output.splitlines()
+    # So has the page of `udpfast monitor`, which shows what `top` does.
+    assert said in CliRunner().invoke(cli, ["top", "cme", "--once"]).output.splitlines()
     with Subscriber(FEED) as feed:
         assert "relay of cme" in log.readline()  # the same process goes on
         assert said not in CliRunner().invoke(cli, ["stat", "cme"]).output.splitlines()

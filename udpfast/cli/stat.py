@@ -16,7 +16,7 @@ from udpfast.cli.draw import print_host, print_latency, print_ledger, print_loss
 from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
 from udpfast.cli.top_host import journal_lines
-from udpfast.cli.top_text import object_lines
+from udpfast.cli.top_text import RELAY_WAITS, object_lines
 from udpfast.cli.top_words import plain
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.log.readers import READERS_MAX
@@ -205,7 +205,7 @@ def _print_status(status: InstanceStatus, found: Sequence[Trouble], with_zeros: 
     if status.image is not None:
         say(f"image: {status.image['objects']:,} entries")
     if status.relay_waits:
-        say("relay: waits for the next feed of this name")
+        say(RELAY_WAITS)
     for scope, values in (status.relay or {}).items():
         text = ", ".join(f"{key} {value:,}" for key, value in values.items() if value)
         say(f"{'' if scope == 'relay' else 'relay '}{scope}: {text or 'nothing yet'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from udpfast.cli.top_host import journal_lines
@@ -19,12 +19,15 @@ from udpfast.shm.histogram import VALUE_MAX
 
 __all__ = [
     "HOST_TITLE",
+    "RELAY_WAITS",
     "feed_lines",
     "host_caption",
     "host_row",
     "object_lines",
     "replay_lines",
 ]
+
+RELAY_WAITS = "relay: waits for the next feed of this name"
 
 #: Columns of the table of feeds; `host_row` has its rows.
 HOST_TITLE = (
@@ -101,7 +104,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     yield from section(
         f"{'verdicts other than delivery':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
     )
-    yield from section("relay, since its start", list(_relay_rows(status.relay or {})))
+    yield from section("relay, since its start", list(_relay_rows(status)))
     yield from journal_lines(status.journals)
     was = "" if status.alive else "was "
     yield from section(
@@ -150,8 +153,10 @@ def _tables(feed: FeedChange) -> Iterator[str]:
     )
 
 
-def _relay_rows(relay: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for scope, values in relay.items():
+def _relay_rows(status: InstanceStatus) -> Iterator[str]:
+    if status.relay_waits:
+        yield RELAY_WAITS
+    for scope, values in (status.relay or {}).items():
         told = ", ".join(f"{key} {short(value).strip()}" for key, value in values.items() if value)
         yield from textwrap.wrap(f"{scope}: {told or 'nothing yet'}", 79)
 
