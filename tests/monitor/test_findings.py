@@ -10,8 +10,9 @@ import pytest
 from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.feed_settings import write_feed
-from udpfast.config import FeedConfig, parse_feed
+from udpfast.config import FeedConfig, describe, parse_feed
 from udpfast.errors import ConfigError
+from udpfast.feed.pipeline import WAIT_MAX_US
 from udpfast.host import Finding, HostUse
 from udpfast.log.segment import segment_file_bytes
 from udpfast.monitor import findings
@@ -217,7 +218,8 @@ def test_inspect_feed_lines_of_different_lag_need_wait_and_room(
 
 
 @pytest.mark.parametrize(
-    ("wait_us", "wanted"), [(37_500, "knows the skew"), (250_000, "250,000 us at most")]
+    ("wait_us", "wanted"),
+    [(37_500, "knows the skew"), (WAIT_MAX_US, f"{WAIT_MAX_US:,} us at most")],
 )
 def test_inspect_feed_that_learns_its_wait_says_what_else_helps(
     monkeypatch: pytest.MonkeyPatch, wait_us: int, wanted: str
@@ -230,6 +232,11 @@ def test_inspect_feed_that_learns_its_wait_says_what_else_helps(
     assert wait.have == f"auto (waits for {wait_us:,} us now), 7 datagrams came too late"
     assert wanted in wait.want
     assert "a number" in wait.want
+
+
+def test_key_of_the_wait_says_how_long_auto_waits() -> None:
+    reasons = {each.key: each.reason for each in describe(feed())}
+    assert f" to {WAIT_MAX_US}" in reasons["window.lost_packet_wait_us"]
 
 
 def test_inspect_feed_that_never_ran_does_not_judge_the_wait() -> None:

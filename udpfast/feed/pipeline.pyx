@@ -20,6 +20,7 @@ from udpfast.core.layout cimport (
 from udpfast.core.memory cimport Memory
 from udpfast.feed.control cimport CONTROLS
 from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
+from udpfast.feed.lines cimport WAIT_MAX_NS
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size,
     pipeline_settings_default,
@@ -36,7 +37,10 @@ from udpfast.errors import ConfigError
 from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
 
-__all__ = ["FeedMessage", "FeedPipeline"]
+__all__ = ["WAIT_MAX_US", "FeedMessage", "FeedPipeline"]
+
+#: The longest wait of `lost_packet_wait_us = "auto"`.
+WAIT_MAX_US: int = WAIT_MAX_NS // 1000
 
 if sizeof(LineAccount) != 512:
     raise ImportError(f"LineAccount has {sizeof(LineAccount)} bytes, not 512")

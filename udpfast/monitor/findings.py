@@ -44,8 +44,6 @@ __all__ = ["describe_judged", "feed_use", "inspect_feed", "inspect_together", "u
 
 #: What ZeroMQ says of EADDRINUSE, in the sentence of who binds.
 _IN_USE = "Address already in use"
-_AUTO_MAX_US = 250_000  # WAIT_MAX_NS of feed/lines
-_AUTO_MAX = f'"auto" waits for {_AUTO_MAX_US:,} us at most'
 _UNCOUNTED = "the feed has counted nothing yet; `udpfast wire` measures the skew of a link"
 
 
@@ -384,10 +382,14 @@ def _waits(config: FeedConfig) -> list[Finding]:
 
 
 def _wait_wanted(wait_us: int | str, waited_us: int | None) -> str:
+    # The pipeline takes 8 ms to import, and few feeds come here.
+    from udpfast.feed.pipeline import WAIT_MAX_US
+
+    longest = f'"auto" waits for {WAIT_MAX_US:,} us at most'
     if wait_us != "auto":
-        return f"the skew of the lines and a quarter more; {_AUTO_MAX}"
-    if waited_us == _AUTO_MAX_US:
-        return f"a number: the skew and a quarter more; {_AUTO_MAX}"
+        return f"the skew of the lines and a quarter more; {longest}"
+    if waited_us == WAIT_MAX_US:
+        return f"a number: the skew and a quarter more; {longest}"
     return 'few, before "auto" knows the skew; if they grow, a number: the skew and a quarter more'
 
 
