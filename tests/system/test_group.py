@@ -364,17 +364,23 @@ def test_settings_that_are_wrong_at_a_restart_are_the_reason(tmp_path, ports):
     ear.sock.close()
 
 
-def test_a_feed_that_runs_elsewhere_is_named_with_its_process(tmp_path, ports):
+def test_a_feed_that_runs_elsewhere_is_named_and_begins_when_that_process_has_gone(tmp_path, ports):
     ear = Ear(str(tmp_path / "ear"))
     with (
-        Subscriber(tmp_path / "us" / "two.toml"),
-        running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")),
+        Subscriber(tmp_path / "us" / "two.toml") as other,
+        running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process,
     ):
         ear.hear("READY=1")
         said = f"feed two runs already (pid {os.getpid()})"
         wait_until(lambda: said in feeds()["two"].failure, "the reason")
         assert feeds()["one"].state == "running"
         assert feeds()["two"].restarts == 0, "it is tried again a minute later"
+        other.stop()
+        wait_until(lambda: feeds()["two"].state == "running", "the feed")
+        assert feeds()["two"].restarts == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+        assert "starting it again when that process has ended, or in 60 s" in process.stderr.read()
     ear.sock.close()
 
 

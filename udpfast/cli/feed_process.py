@@ -21,14 +21,18 @@ from udpfast.cli.child import child_command
 from udpfast.cli.service import EXIT_AGAIN, EXIT_TAKEN, FAILED
 from udpfast.config.host import HostConfig
 from udpfast.core.clock import realtime_ns
+from udpfast.errors import UdpfastError
+from udpfast.monitor.output import read_output
+from udpfast.shm.instance import instance_directory
 
 __all__ = ["FeedProcess"]
 
 _HEARD_BYTES = 4096
 #: Between what ended a feed and what hindered its start behind that.
 _THEN = "; then it did not start: "
-#: How long to wait before a feed that runs elsewhere is tried again.
-TAKEN_WAIT_NS = 60_000_000_000
+#: A feed that runs elsewhere is tried again when that process has gone, which is looked for so
+#: often, or after so long: a start that fails costs a second of a core.
+TAKEN_LOOK_NS, TAKEN_WAIT_NS = 500_000_000, 60_000_000_000
 
 
 class FeedProcess:
@@ -72,6 +76,7 @@ class FeedProcess:
         self._ear.setblocking(False)
         self._process: subprocess.Popen[bytes] | None = None
         self._began_ns = self._alive_ns = self._due_ns = 0
+        self._look_ns = 0  # when to look whether the feed runs elsewhere still; 0: it does not
         self._reason = ""
 
     @property
@@ -101,7 +106,7 @@ class FeedProcess:
         """Listen to it, start it again if that is due; return whether anything became different."""
         before = self.entry
         if self._process is None:
-            if self.entry.state == "waiting" and now_ns >= self._due_ns:
+            if self.entry.state == "waiting" and (now_ns >= self._due_ns or self._is_free(now_ns)):
                 self.entry = replace(self.entry, restarts=self.entry.restarts + 1)
                 self.start(now_ns)
             return self.entry is not before
@@ -113,6 +118,16 @@ class FeedProcess:
             self._reason = f"its loop made no turn for {self._watchdog_ns / 1e9:g} s"
             self.signal(signal.SIGKILL)
         return self.entry is not before
+
+    def _is_free(self, now_ns: int) -> bool:
+        # Whether the process that had the feed is known to have gone.
+        if not self._look_ns or now_ns < self._look_ns:
+            return False
+        self._look_ns = now_ns + TAKEN_LOOK_NS
+        try:
+            return not read_output(instance_directory(self.entry.name)).alive
+        except (UdpfastError, OSError):
+            return False
 
     def look_for_end(self) -> None:
         """Note that it ended after it was told to; it is not started again."""
@@ -176,12 +191,17 @@ class FeedProcess:
             first = self.entry.failure.partition(_THEN)[0]
             reason = first if first == reason else first + _THEN + reason
         again = reason == self.entry.failure
+        when = "in"
+        self._look_ns = 0
         if code == EXIT_TAKEN:  # a restart does not help while that process lives
-            wait_ns = TAKEN_WAIT_NS
+            wait_ns, self._look_ns = TAKEN_WAIT_NS, now_ns + TAKEN_LOOK_NS
+            when = "when that process has ended, or in"
         self._due_ns = now_ns + wait_ns
         self._note("waiting", failure=reason)
         if not (code == EXIT_TAKEN and again):
-            self._say(f"feed {self.entry.name}: {reason}; starting it again in {wait_ns / 1e9:g} s")
+            self._say(
+                f"feed {self.entry.name}: {reason}; starting it again {when} {wait_ns / 1e9:g} s"
+            )
 
     def _note(self, state: FeedState, pid: int | None = None, failure: str | None = None) -> None:
         if pid is None:
