@@ -34,6 +34,21 @@ def test_roq_has_its_two_channels_and_no_others(role: str) -> None:
         feed(incremental={"lines": LINES}, **{role: {"lines": [line("C", 9003)]}})
 
 
+@pytest.mark.parametrize(
+    ("framing", "own", "other"),
+    [
+        ("roq", "incremental", "streams"),
+        ("cme_mdp3", "incremental", "streams"),
+        ("cme_mdp3", "streams", "incremental"),
+        ("cme_mdp3", "streams", "snapshot"),
+    ],
+)
+def test_key_of_a_role_without_lines_is_refused(framing: str, own: str, other: str) -> None:
+    for key, value in {"lost_packet_wait_us": "auto", "use": ["A"]}.items():
+        with pytest.raises(ConfigError, match=rf"{other}.{key}: expected n"):
+            feed(wire={"framing": framing}, **{own: {"lines": LINES}, other: {key: value}})
+
+
 def test_roq_forms_are_told_by_order_and_revision() -> None:
     config = feed(incremental={"lines": LINES}, wire={"byteorder": "big", "revision": "legacy"})
     assert framing_name(config.wire) == "roq_legacy_big"

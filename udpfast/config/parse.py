@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from udpfast.config.checks import check_restarts
 from udpfast.config.companions import RelayConfig, RelayLine
@@ -259,7 +259,10 @@ def _check_output(where: str, config: FeedConfig) -> None:
 def _by_role(where: str, config: FeedConfig, streams: str) -> FeedConfig:
     # Sort the lines that are received by role. With framings other than roq, `streams` becomes
     # `incremental`, and the loops become `snapshot`.
-    if config.wire.framing == "roq":
+    roq = config.wire.framing == "roq"
+    others = ["incremental" if streams == "streams" else "streams", *([] if roq else ["snapshot"])]
+    unused = {name: getattr(config, name) for name in others}
+    if roq:
         for name in ("streams", "recovery", "definitions"):
             table = getattr(config, name)
             if table.lines:
@@ -273,8 +276,10 @@ def _by_role(where: str, config: FeedConfig, streams: str) -> FeedConfig:
         config = _with_streams(where, config)
         snapshot = _loops(where, config)
     if not config.incremental.lines:
-        name = "incremental" if config.wire.framing == "roq" else "streams"
+        name = "incremental" if roq else "streams"
         raise ConfigError(f"{where}: {name}.lines: expected at least one line, found none")
+    for name, table in unused.items():
+        _check_unused(where, name, table)
     return replace(
         config,
         incremental=_received(where, streams, config.incremental, config.window.arbitration),
@@ -325,6 +330,16 @@ def _check_use(where: str, role: str, config: ChannelConfig | LoopConfig) -> Non
             f"{where}: {role}.use: expected names of its lines ({', '.join(names) or 'none'}), "
             f"found {unknown[0]!r}"
         )
+
+
+def _check_unused(where: str, role: str, config: ChannelConfig) -> None:
+    # Keys of a table that has no lines would be without effect.
+    for key, value in asdict(config).items():
+        if value != getattr(ChannelConfig(), key):
+            raise ConfigError(
+                f"{where}: {role}.{key}: expected no such key, as {role}.lines has no lines, "
+                f"found {value!r}"
+            )
 
 
 def _received(where: str, role: str, config: ChannelConfig, arbitration: bool) -> ChannelConfig:
