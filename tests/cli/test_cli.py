@@ -38,6 +38,35 @@ def run(*arguments):
     )
 
 
+def fill(*arguments, stdout=False, stderr=False):
+    """Run `udpfast` where the disk of a stream is full; return exit code and standard error."""
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "udpfast", *arguments],
+            stdout=full if stdout else subprocess.DEVNULL,
+            stderr=full if stderr else subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env={key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"},
+        )
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["venues", "--help"], ["check"]])
+def test_output_that_the_disk_has_no_room_for_is_said_in_one_line(arguments):
+    said = "udpfast: standard output was not written: No space left on device\n"
+    assert fill(*arguments, stdout=True) == (1, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["stat", "nowhere"], 1), (["nothing"], 2), (["run", "x.toml"], 2)]
+)
+def test_errors_that_the_disk_has_no_room_for_leave_the_exit_code(arguments, code):
+    assert fill(*arguments, stderr=True) == (code, None)
+    assert fill(*arguments, stdout=True, stderr=True) == (code, None)
+
+
 @pytest.fixture
 def instance(tmp_path, monkeypatch):
     """Return the name of an instance that has ended."""

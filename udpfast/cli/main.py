@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 import click
 
+from udpfast.cli.output import flush_output, is_of_output, say_unwritten
 from udpfast.cli.verbs import Verbs
 from udpfast.core.fault import explain_bus_errors
 from udpfast.core.log import in_journal, is_log, say_error
@@ -68,29 +70,40 @@ def main(command: click.Command = cli) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     Interrupt().install()
     explain_bus_errors(in_journal(sys.stderr))
+    code: int | str | None = None
     try:
         _run(command)
+    except SystemExit as ended:
+        code = ended.code
     finally:
         ignore_stop_signals()
+        unwritten = flush_output()
+    if code is not None or unwritten:
+        sys.exit(code or unwritten)
 
 
 def _run(command: click.Command) -> None:
     try:
         command.main(prog_name="udpfast", standalone_mode=False)
     except click.exceptions.Abort:  # SIGINT where a verb has no quiet end of its own
-        click.echo("udpfast: stopped", err=True)
+        with suppress(OSError):
+            click.echo("udpfast: stopped", err=True)
         sys.exit(130)
     except click.ClickException as error:
         if is_log():
             say_error(f"udpfast: {error.format_message()}")
         else:
-            error.show()
+            with suppress(OSError):
+                error.show()
         sys.exit(error.exit_code)
     except ConfigError as error:
         _say_last(f"udpfast: {error}")
         sys.exit(2)
     except (UdpfastError, OSError) as error:
-        _say_last(f"udpfast: {sentence(error)}")
+        if isinstance(error, OSError) and is_of_output(error):
+            say_unwritten(error)
+        else:
+            _say_last(f"udpfast: {sentence(error)}")
         sys.exit(1)
     except Exception:
         if not is_log():
@@ -103,7 +116,8 @@ def _say_last(text: str) -> None:
     if is_log():
         say_error(text)
     else:
-        click.echo(text, err=True)
+        with suppress(OSError):  # the exit code says it, too
+            click.echo(text, err=True)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ from typing import Any
 
 import click
 
+from udpfast.cli.output import OUTPUT_CLOSED
 from udpfast.errors import similar
 
 __all__ = ["SmallGroup", "Verbs"]
 
 #: Characters of a command's line in a group's help: all of its first sentence.
 _LINE_MAX = 300
-#: Exit code of a command whose output was closed, as shells have it: 128 and SIGPIPE.
-OUTPUT_CLOSED = 141
 
 
 class SmallGroup(click.Group):

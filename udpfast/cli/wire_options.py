@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from udpfast.cli.options import IntRange
+from udpfast.cli.output import say_unwritten
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.net.bypass import STACKS
 from udpfast.net.options import TIMESTAMPS
@@ -72,21 +71,8 @@ def was_shown(text: str, *files: tuple[Callable[[Path], None], Path | None]) -> 
     if isinstance(failure, BrokenPipeError):
         raise failure
     if failure is not None:
-        _drop_output()
-        said = f"udpfast: standard output was not written: {failure.strerror}"
-        click.echo(said, err=True)
+        say_unwritten(failure)
     return failure is None and all(written)
-
-
-def _drop_output() -> None:
-    # What the buffers still hold would fail once more when the process ends.
-    output = sys.stdout.fileno()
-    kept, nowhere = os.dup(output), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(nowhere, output)
-    sys.stdout.flush()
-    os.dup2(kept, output)
-    os.close(kept)
-    os.close(nowhere)
 
 
 def _was_written(write: Callable[[Path], None], path: Path | None) -> bool:
