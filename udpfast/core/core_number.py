@@ -35,7 +35,8 @@ def cores_allowed() -> list[int]:
     where a process began with fewer (isolcpus=, CPUAffinity= of systemd), and a thread may leave
     those.
     """
-    return shielded(_all_granted)
+    allowed: list[int] = shielded(_all_granted)
+    return allowed
 
 
 def _all_granted() -> list[int]:
