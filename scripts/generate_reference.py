@@ -67,7 +67,8 @@ def key_rows(settings: Iterable[Setting]) -> Iterator[str]:
     """Yield one row per key."""
     for setting in settings:
         key = re.sub(r"\[\d+\]", "[]", setting.key)
-        yield f"| `{key}` | {key_default(setting)} | {setting.reason} |"
+        takes = setting.takes.replace("|", "\\|")
+        yield f"| `{key}` | {key_default(setting)} | {takes} | {setting.meaning} |"
 
 
 def key_default(setting: Setting) -> str:
@@ -79,7 +80,9 @@ def key_default(setting: Setting) -> str:
 
 def key_table(settings: Iterable[Setting]) -> str:
     """Return a table of configuration keys."""
-    return "\n".join(["| key | default | meaning |", "|---|---|---|", *key_rows(settings)])
+    return "\n".join(
+        ["| key | default | takes | meaning |", "|---|---|---|---|", *key_rows(settings)]
+    )
 
 
 def column_rows(columns: Iterable[Column], kinds: Iterable[str] = ()) -> Iterator[str]:

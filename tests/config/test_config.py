@@ -14,7 +14,9 @@ from lab.settings_edges import (
     tables_with,
     trial,
 )
+from scripts.generate_reference import example_feed
 from udpfast.config import describe, load_feed, load_publish, parse_feed, parse_publish
+from udpfast.config.checks import NAME, SENDER
 from udpfast.errors import ConfigError
 from udpfast.host import HostUse
 from udpfast.net.line import ReceiveOptions
@@ -54,6 +56,7 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         ("window.size", "8192", ["whole number, found '8192'; write it without quotes"]),
         ("image.enabled", "yes", ["image.enabled: expected true or false, found 'yes'"]),
         ("name", 5, ["name: expected text, found 5; write it in quotes"]),
+        ("incremental.lines", [LINE] * 9, ["incremental.lines: expected at most 8, found 9"]),
         ("window.sise", 8192, ["window.sise", "did you mean 'size'"]),
         ("lines", [], ["key of the file", "did you mean incremental.lines or snapshot.lines or"]),
         ("ring.size", 1, ["a key of [ring]", "did you mean window.size?"]),
@@ -65,7 +68,7 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         ("name", "a/b", ["name", "expected", "'a/b'"]),
         ("incremental.lines", [], ["incremental.lines", "at least one line"]),
         ("incremental.lines", [{"name": "A"}], ["incremental.A", "`addresses`, found neither"]),
-        ("wire.encodings", [], ["wire.encodings", "expected", "[]"]),
+        ("wire.encodings", [], ["wire.encodings: expected at least 1, found []"]),
         (
             "incremental.lines",
             [{"name": "A", "address": "localhost:9001"}],
@@ -114,7 +117,24 @@ def test_config_describe_lists_names_and_says_whether_other_values_may_stand_the
         setting.key: setting.reason for setting in describe(parse_feed(changed("window.size", 64)))
     }
     assert reasons["agent.idle"].endswith(" (one of spin, yield, backoff, sleep)")
-    assert reasons["window.lost_packet_wait_us"].endswith(" (or auto)")
+    assert reasons["window.lost_packet_wait_us"].endswith(" (1 to 60,000,000, or auto)")
+
+
+def test_config_describe_says_what_each_key_takes_by_the_conditions_that_it_is_refused_by():
+    takes = {setting.key: setting.takes for setting in describe(example_feed())}
+    for key, said in (
+        ("name", NAME.expected),
+        ("window.size", "16 to 1,073,741,824, a power of two"),
+        ("record.segment_bytes", "262,144 to 1,073,741,824, a multiple of 4096"),
+        ("image.enabled", "true or false"),
+        ("agent.core", "0 to 8,191"),
+        ("incremental.lines[0].senders", f"at most 64, each {SENDER.expected}"),
+        ("incremental.use", f"at most 8, each {NAME.expected}; each once"),
+        ("snapshot.lines", "at most 8 tables"),
+        ("wire.encodings", "at least 1, each one of native, flatbuffers; each once"),
+    ):
+        assert takes[key] == said, key
+    assert [key for key, said in takes.items() if not said] == []
 
 
 def test_config_one_receive_buffer_is_the_default_of_all_who_ask_for_one():

@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -36,6 +36,10 @@ _WORDS = {
     "array": "an array",
 }
 _PLACE = re.compile(r"at line (\d+), column (\d+)")
+_ANY_TEXT = "any text"
+_PLAIN = {bool: _WORDS["bool"], int: _WORDS["int"], float: _WORDS["float"], str: _ANY_TEXT}
+_CHOICE = re.compile(r"-?\d|one of ")
+_LENGTH = re.compile(r"`(?:array|object)` of length ([<>])= (\d+)")
 #: Places of a key that a hint names, at most.
 _HINTS_MAX = 4
 #: The most characters of a value that a hint repeats.
@@ -64,12 +68,18 @@ class Check(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One key of a resolved configuration."""
+    """One key of a resolved configuration; `takes` says in words what is not refused."""
 
     key: str
     value: Any
     is_default: bool
-    reason: str
+    meaning: str
+    takes: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The meaning, with what the key takes if that is a range or a choice."""
+        return f"{self.meaning} ({self.takes})" if _CHOICE.match(self.takes) else self.meaning
 
 
 def describe(config: Struct) -> Iterator[Setting]:
@@ -205,7 +215,9 @@ def _describe(node: Struct, key: str) -> Iterator[Setting]:
             for index, item in enumerate(value):
                 yield from _describe(item, f"{path}[{index}]")
         else:
-            yield Setting(path, value, value == field.default, _reason(field.type))
+            yield Setting(
+                path, value, value == field.default, _meaning(field.type), _takes(field.type)
+            )
 
 
 def _path(table: str, key: str) -> str:
@@ -213,31 +225,58 @@ def _path(table: str, key: str) -> str:
     return f"{table}.{key}" if table else key
 
 
-def _reason(annotation: Any) -> str:
+def _meaning(annotation: Any) -> str:
     # The outermost Meta carries the description; inner ones belong to reused types.
     for meta in reversed(getattr(annotation, "__metadata__", ())):
         if isinstance(meta, Meta) and meta.description:
-            return meta.description + _choices(annotation)
+            return meta.description
     return ""
 
 
-def _choices(annotation: Any) -> str:
-    names = list(_literals(annotation))
-    if not names:
-        return ""
-    listed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return f" (or {listed})" if _takes_more(annotation) else f" ({listed})"
-
-
-def _takes_more(annotation: Any) -> bool:
-    # Return whether a setting may be something other than one of its names, for example a number.
+def _takes(annotation: Any) -> str:
+    # Say what a key takes, by the conditions that refuse everything else.
+    metas = []
     while get_origin(annotation) is Annotated:
+        metas += [each for each in annotation.__metadata__ if isinstance(each, Meta)]
         annotation = annotation.__origin__
-    if get_origin(annotation) not in (Union, types.UnionType):
-        return False
-    return any(
-        each is not types.NoneType and not list(_literals(each)) for each in get_args(annotation)
-    )
+    checks = [meta.extra["check"].expected for meta in metas if meta.extra]
+    origin = get_origin(annotation)
+    if origin in (tuple, dict):
+        length = _between([(meta.min_length, meta.max_length) for meta in metas])
+        length = length.replace("from", "at least") or "any number"
+        if any(_structs(annotation)):
+            return f"{length} tables"
+        each = _takes(get_args(annotation)[0])
+        return "; ".join([f"{length}, each {each}", *checks])
+    if origin is Literal:
+        return _either(get_args(annotation))
+    if origin in (Union, types.UnionType):
+        inner = [_takes(each) for each in get_args(annotation) if each is not types.NoneType]
+        # First what is a range: a name alone stands behind it.
+        return ", or ".join([*sorted(inner, key=lambda said: not said[:1].isdigit()), *checks])
+    limits = [(meta.gt if meta.ge is None else meta.ge, meta.le) for meta in metas]
+    above = any(meta.gt is not None for meta in metas)
+    limits += [(None, meta.lt - 1) for meta in metas if meta.lt is not None]
+    said = _between(limits, above)
+    apart = "; " if any("," in check for check in checks) else ", "
+    return apart.join([said] * bool(said) + checks) or _PLAIN.get(annotation, "a table")
+
+
+def _between(limits: Iterable[tuple[float | None, float | None]], above: bool = False) -> str:
+    pairs = list(limits)
+    low = max((low for low, _ in pairs if low is not None), default=None)
+    high = min((high for _, high in pairs if high is not None), default=None)
+    if low is None:
+        return "" if high is None else f"at most {high:,}"
+    begin = f"more than {low:,}" if above else f"{low:,}"
+    if high is None:
+        return begin if above else f"from {low:,}"
+    return f"{begin} to {high:,}"
+
+
+def _either(names: Iterable[str]) -> str:
+    listed = [str(name) for name in names]
+    return listed[0] if len(listed) == 1 else f"one of {', '.join(listed)}"
 
 
 def _literals(annotation: Any) -> Iterator[str]:
@@ -272,6 +311,10 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
     expected = _expected(expected, target, key)
     found = _lookup(tables, key)
+    if length := _LENGTH.search(text):
+        if length[1] == "<":
+            return f"{key}: expected at most {length[2]}, found {len(found)}"
+        return f"{key}: expected at least {length[2]}, found {shown(found)}"
     quotes = ""
     if isinstance(found, str) and expected == "an array":
         short = len(found) <= _TEXT_MAX and found.isprintable()

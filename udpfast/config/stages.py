@@ -109,7 +109,12 @@ class SessionConfig(Struct, frozen=True):
     ] = 32
     inactivity_timeout_ms: Annotated[
         int,
-        Meta(ge=1, le=86_400_000, description="ms; a channel silent for this long is DISCONNECTED"),
+        Meta(
+            ge=1,
+            le=86_400_000,
+            description="ms; an address, a line or a channel that is silent for this long is "
+            "DISCONNECTED; a message whose rest does not come is given up",
+        ),
     ] = 10_000
     doubt_when_silent: Annotated[
         bool,
