@@ -97,7 +97,8 @@ class DemonstrationError(UdpfastError):
 @click.option(
     "--venue",
     type=click.Choice(VENUES),
-    help="Show single orders in their queues instead, published as this venue does.",
+    help="Show single orders in their queues instead of the books of levels, published as this "
+    "venue does.",
 )
 @click.option(
     "--levels",

@@ -36,6 +36,7 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
     Without NAME, serves all instances of this user on this host, live or dead, including those
     started later, and the host: stores of a bus, journals and disks, findings. It only reads shared
     memory and files, and only when Prometheus asks. Runs until SIGINT, SIGTERM or SIGHUP.
+    Needs the extra [monitor].
     """
     need_monitor("prometheus_client")
     from prometheus_client import start_http_server

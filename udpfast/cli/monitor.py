@@ -53,7 +53,8 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
     objects in doubt, the lag of readers, the book of a symbol, and of the host: stores of a bus,
     journals and disks, faults. It reads shared memory and files, and only while a browser shows
     the page; all that it writes is its own entry in `readers/` while it reads a book. It costs the
-    feeds nothing, and fetches nothing from elsewhere. Runs until SIGINT, SIGTERM or SIGHUP.
+    feeds nothing, and fetches nothing from elsewhere. Runs until SIGINT, SIGTERM or SIGHUP. Needs
+    the extra [monitor].
     """
     need_monitor("nicegui")
     host, port = listen_address(listen)
