@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
@@ -50,7 +51,7 @@ def entries() -> CaptureBatch:
     return CaptureBatch(headers, b"".join(data for *_, data in events))
 
 
-def replay(*arguments: object) -> dict[str, object]:
+def replay(*arguments: object) -> dict[str, Any]:
     result = CliRunner().invoke(cli, ["replay", *map(str, arguments), "--json"])
     assert result.output, result.exception
     return dict(json.loads(result.output.splitlines()[-1]))
