@@ -75,7 +75,10 @@ cdef inline bint numbering_may_be_behind(
 cdef inline bint numbering_is_reordered(
     const Window* w, const LineAccount* line, const Located* where, int64_t now_ns,
 ) noexcept nogil:
-    # Whether a line that is behind only brings what its own datagrams overtook.
+    # Whether a line that is behind only brings what its own datagrams overtook. One that has just
+    # brought what is still remembered is not behind.
+    if where.verdict == VERDICT_REPLAY and w.next - line.highest <= w.size:
+        return False
     return (
         where.evidence.bytes == BYTES_NEW and where.last < line.highest
         and not line_steps_back(w, line, where.last)
