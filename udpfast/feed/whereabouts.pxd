@@ -111,8 +111,9 @@ cdef inline bint numbering_line_goes_on(
         if follows and line.run.mode == RUN_PROVING:
             run_note(&line.run, CLAIM_BACK, unit, e, now_ns)
         return True
-    if line.highest >= w.numbering.base and numbering_may_be_behind(w, line, where, now_ns):
-        return True                      # who numbers anew falls behind what it had brought itself
+    if line.highest >= w.numbering.base and not (follows and line.run.total):
+        if numbering_may_be_behind(w, line, where, now_ns):
+            return True                  # who numbers anew falls behind what it had brought itself
     if follows:
         # Heartbeats tell nothing; as long as they may be under way they are of the current
         # numbering.
