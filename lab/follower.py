@@ -27,6 +27,8 @@ from .said import admitted, gap_of, session_of
 
 __all__ = ["Follower", "Wrong"]
 
+# Asked of each output: `&` of a flag with another integer takes ten times as long.
+_UNGATED, _SNAPSHOT = int(RecordFlag.UNGATED), int(RecordFlag.SNAPSHOT)
 _CONNECTION = struct.Struct("<II")
 _WRAP = 1 << 32
 
@@ -161,9 +163,9 @@ class Follower:
         for key, applied in self.applied.items():
             last = self.origin.last_update_before(key, expected)
             if (
-                self.status(key) == ObjectStatus.LIVE
-                and last is not None
+                last is not None
                 and 0 < (last - applied) % _WRAP < 1 << 31
+                and self.status(key) == ObjectStatus.LIVE
             ):
                 raise Wrong(f"object {key} is LIVE as of {applied}, but has an update {last}")
 
@@ -220,13 +222,13 @@ class Follower:
             self.stale += 1
         elif output.kind == Kind.RECOVERED:
             self.recovered += 1
-        if output.kind != Kind.MESSAGE or output.flags & RecordFlag.UNGATED:
+        if output.kind != Kind.MESSAGE or output.flags & _UNGATED:
             return
         assert self.origin is not None
         key = (output.object_type, output.object_id)
         if output.channel == Channel.SNAPSHOT:
             state, applied = snapshot_state(output.payload), output.last_seqno
-        elif output.flags & RecordFlag.SNAPSHOT:
+        elif output.flags & _SNAPSHOT:
             state, applied = snapshot_state(output.payload), output.seqno
         else:
             state, applied = fold(self.state.get(key, 0), output.payload), output.seqno

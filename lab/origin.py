@@ -132,10 +132,13 @@ class Origin:
         if size is None:
             size = self.rng.randint(8, self.payload_max)
         body = struct.pack("<HIH", key[1], self.next_seqno, size & 0xFFFF)
-        return (body + self._filler)[: max(1, size)]
+        return self._filled(body, max(1, size))
 
     def _snapshot_payload(self, key: Key, size: int | None) -> bytes:
         if size is None:
             size = self.rng.randint(_STATE.size, max(_STATE.size, self.payload_max))
         body = _STATE.pack(self.state[key], self.last_seqno.get(key, 0))
-        return (body + self._filler)[: max(_STATE.size, size)]
+        return self._filled(body, max(_STATE.size, size))
+
+    def _filled(self, body: bytes, size: int) -> bytes:
+        return body[:size] + self._filler[: max(0, size - len(body))]

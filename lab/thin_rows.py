@@ -5,6 +5,7 @@ and any datagram may be lost. What the feed must say follows from one rule: a pa
 when something behind it came on any line, and is lost once that was `_WAIT_NS` ago.
 """
 
+import bisect
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,7 +63,8 @@ class _Truth:
         """
         sure = early = _NEVER
         for part in parts:
-            seen = next((at for behind, at in self.passed if behind > part), _NEVER)
+            place = bisect.bisect(self.passed, (part, _NEVER))
+            seen = self.passed[place][1] if place < len(self.passed) else _NEVER
             came = self.came.get(part, _NEVER)
             if came > seen + _WAIT_NS:
                 early = min(early, seen + _WAIT_NS)
