@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections import Counter
 from collections.abc import Iterator
@@ -119,6 +120,7 @@ def _numbered(framing: Framing, payload: bytes) -> Iterator[tuple[int, int, int,
             yield unit.stream, unit.session, number, hash(data)
 
 
+@functools.lru_cache(1024)  # asked for each datagram, of which most go to few addresses
 def flow_at(host: str, port: int) -> Flow:
     """Return a flow by its address, as a capture has it."""
     address = ipaddress.ip_address(host)
