@@ -53,11 +53,13 @@ EVERYWHERE = {
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 #: The same for queries: otherwise each would be generated as Java and compiled first, and the JVM
-#: would be told with each column where in Python it was named.
+#: would be told with each column where in Python it was named. And each plan is written as text for
+#: Spark's pages, which nobody sees here: the short text is enough.
 INTERPRETED = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
 }
 
 #: Log errors only.
