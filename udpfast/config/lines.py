@@ -186,8 +186,9 @@ class WireConfig(Struct, frozen=True):
     payload: Annotated[
         Payload,
         Meta(
-            description="whose messages are decoded to updates (books, trades, ...); none: all "
-            "are passed on as published; auto: roq with framing roq, else none"
+            description="whose messages are decoded to updates (books, trades, ...); none, which "
+            'framing roq refuses (set ring.carry = "messages" there): all are passed on as '
+            "published; auto: roq with framing roq, else none"
         ),
     ] = "auto"
     streams_max: Annotated[
