@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
-from udpfast.cli.relay import report
-from udpfast.config import parse_feed
+from udpfast.cli.relay import far_settings, report
+from udpfast.config import parse_feed, parse_relay
 from udpfast.monitor.status import read_status
 from udpfast.monitor.troubles import feed_troubles
 from udpfast.shm.instance import instance_directory
@@ -145,3 +145,12 @@ def test_far_end_of_a_relay_keeps_an_image() -> None:
     words = ["relay", "cme", "--lines", "A=127.0.0.1:9", "--print-far"]
     settings = parse_feed(tomllib.loads(CliRunner().invoke(cli, words).output))
     assert settings.image.enabled
+
+
+@pytest.mark.parametrize(("parity_wait_ms", "wait_us"), [(2, 27_000), (1_000, 1_025_000)])
+def test_far_end_waits_for_parity_though_hosts_are_late(parity_wait_ms: int, wait_us: int) -> None:
+    table = {"lines": [{"name": "A", "incremental": "127.0.0.1:9", "parity": 8}]}
+    config = parse_relay(table | {"parity_wait_ms": parity_wait_ms}, "relay")
+    window = parse_feed(tomllib.loads(far_settings("cme", config))).window
+    assert window.parity
+    assert window.lost_packet_wait_us == wait_us
