@@ -59,14 +59,17 @@ def test_parse_endpoint_refuses_and_says_what_it_found(text: str) -> None:
 
 def test_parse_senders_maps_ipv4_and_keeps_ports() -> None:
     mapped = bytes(10) + b"\xff\xff\x0a\x00\x00\x05"
-    assert parse_senders(["10.0.0.5", "10.0.0.5:77", "::1", "[::1]:77"]) == [
+    assert parse_senders(["10.0.0.5", "10.0.0.5:77", "::1", "[::1]", "[::1]:77"]) == [
         (mapped, 0),
         (mapped, 77),
+        (bytes(15) + b"\x01", 0),
         (bytes(15) + b"\x01", 0),
         (bytes(15) + b"\x01", 77),
     ]
     with pytest.raises(ConfigError, match="found 'gateway'"):
         parse_senders(["gateway"])
+    with pytest.raises(ConfigError, match="10.0.0.5"):
+        parse_senders(["[10.0.0.5]"])
 
 
 @pytest.mark.parametrize("text", ["lo", "127.0.0.1", "::1"])

@@ -106,13 +106,16 @@ def endpoint_text(host: str, port: int) -> str:
 
 
 def parse_sender(text: str) -> tuple[str, int]:
-    """Split "ip", "ip:port" or "[ip6]:port" into address and port; port 0: any.
+    """Split "ip", "[ip6]", "ip:port" or "[ip6]:port" into address and port; port 0: any.
 
     Raises
     ------
     ConfigError
         It is none of these.
     """
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else ""
+    if _version(bare) == 6:
+        return bare, 0
     return (text, 0) if _version(text) else parse_endpoint(text)
 
 
