@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import threading
 import urllib.request
 from pathlib import Path
@@ -20,6 +21,7 @@ from udpfast.cli.wire_metrics import _HEARD, _SENT, receiver_families, sender_fa
 from udpfast.cli.wire_options import was_shown
 from udpfast.cli.wire_send import parse_lines
 from udpfast.core import core_number
+from udpfast.core.endpoint import endpoint_text
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
 from udpfast.probe import Receiver, Result, Sender
@@ -31,6 +33,8 @@ from udpfast.probe import Receiver, Result, Sender
         ("10.0.0.1", None, {"line": LineAddress("10.0.0.1:7007")}),
         ("10.0.0.1:99", None, {"line": LineAddress("10.0.0.1:99")}),
         ("::1", None, {"line": LineAddress("[::1]:7007")}),
+        ("[fd00:3::2]", None, {"line": LineAddress("[fd00:3::2]:7007")}),
+        ("[fd00:3::2]:9", "A=@[::1]", {"A": LineAddress("[::1]:7007")}),
         (
             "10.0.0.1",
             "microwave=eth1, fibre=eth2@10.1.0.1:5, other=@10.2.0.1,rest=",
@@ -84,6 +88,41 @@ def test_core_that_is_offline_or_of_another_cpuset_is_refused_at_both_ends(
         ran = CliRunner().invoke(cli, ["wire", *verb, "--core", "0"])
         assert isinstance(ran.exception, ConfigError)
         assert "this process's cpuset has: 7000; found 0" in str(ran.exception)
+
+
+def test_listener_refuses_an_address_that_is_given_twice() -> None:
+    words = ["wire", "listen", "[::1]", "127.0.0.1", "::1"]
+    found = CliRunner().invoke(cli, words)
+    assert found.exception is not None
+    assert "expected different addresses, found [::1]:7007 twice" in str(found.exception)
+    with Receiver(["127.0.0.1:0", "127.0.0.1:0"]) as receiver:  # the kernel chooses two ports
+        assert len(set(receiver.addresses)) == 2
+
+
+def test_listener_waits_for_a_sender_no_longer_than_it_is_told() -> None:
+    words = ["wire", "listen", "127.0.0.1:0", "--sessions", "1", "--wait", "0.2"]
+    found = CliRunner().invoke(cli, words)
+    assert isinstance(found.exception, UdpfastError)
+    assert "expected a sender within 0.2 s, found none at 127.0.0.1:" in str(found.exception)
+    assert "is `udpfast wire send` running" in str(found.exception)
+
+
+def test_listener_waits_anew_behind_each_session() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        address = endpoint_text(*free.getsockname())
+    # A session that takes longer than the wait is no wait.
+    with Sender({"A": address}, rate_per_s=100, seconds=1.5, spin=False) as sender:
+        thread = threading.Thread(target=sender.run)
+        thread.start()
+        words = ["wire", "listen", address, "--sessions", "2", "--wait", "1", "--json"]
+        found = CliRunner().invoke(cli, [*words, "--idle", "sleep"])
+        thread.join()
+    assert isinstance(found.exception, UdpfastError)
+    assert "expected a sender within 1 s" in str(found.exception)
+    (heard,) = [json.loads(line) for line in found.stdout.splitlines()]
+    assert heard["lines"]["A"]["arrived"] == 150
+    assert heard["greetings_strange"] == 0
 
 
 def test_listener_that_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:

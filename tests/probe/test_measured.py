@@ -280,6 +280,24 @@ def test_loss_is_of_either_way_where_no_listener_could_be_asked() -> None:
     assert "of 3 sent 2 ? lost on the way out, 0 on the way back" in repr(line)
 
 
+def test_share_of_loss_has_both_ends_where_no_listener_could_be_asked() -> None:
+    # Another listener, which was asked, had the last four: of the first four, two may be lost back.
+    ways: tuple[list[int | None], list[int | None]] = (
+        [1, None, 1, 1, 1, None, 1, 1], [1, 1, None, 1, 1, 1, 1, 1])  # fmt: skip
+    found = result({"a": ways}, starts=(4,))
+    line = found.lines["a"]
+    assert (int(line.lost.sum()), int(line.lost_either.sum())) == (3, 2)
+    told = found.to_dict()["lines"]["a"]
+    assert (told["loss_out_least"], told["loss_out"]) == (1 / 8, 3 / 8)
+    assert "12.500% to 37.500%" in result_text(found)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    assert "12.5000% to 37.5000%" in page_of(found)
+    sure = result({"a": ways}).to_dict()["lines"]["a"]
+    assert sure["loss_out_least"] == sure["loss_out"] == 2 / 8
+
+
 def test_probe_that_may_have_come_before_the_next_listener_was_ready_is_marked() -> None:
     # A delayed one is the first that it has: the next three, if on time, came before that.
     out: list[int | None] = [1000, 1000, None, None, 3_500_000, *[None] * 4, 1000]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import click
 
 from udpfast.cli.bypass import enter_bypass
-from udpfast.cli.options import IntRange, OutputFile
+from udpfast.cli.options import FiniteRange, IntRange, OutputFile
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
 from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_shown
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
+from udpfast.errors import UdpfastError
 from udpfast.net.line import LineAddress
 from udpfast.probe import Receiver
 from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
@@ -36,6 +38,11 @@ __all__ = ["listen"]
     type=IntRange(0),
     default=0,
     help="End after this many sessions.  [default: run until SIGINT, SIGTERM or SIGHUP]",
+)
+@click.option(
+    "--wait",
+    type=FiniteRange(min=0),
+    help="While nobody measures, wait for a sender for so many seconds.  [default: no limit]",
 )
 @click.option(
     "--senders-max",
@@ -70,6 +77,7 @@ def listen(
     addresses: tuple[str, ...],
     senders: tuple[str, ...],
     sessions: int,
+    wait: float | None,
     senders_max: int,
     memory_mib: int,
     timestamps: str,
@@ -86,7 +94,8 @@ def listen(
     Without an address, listens on all interfaces, at port 7007. With an interface, datagrams come
     and echoes leave by it alone. A sender must receive at the address that it sends from.
 
-    Exit code 1 if the listener failed, or a result or a page could not be written.
+    Exit code 1 if the listener failed, if no sender came within --wait, or if a result or a page
+    could not be written.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor
@@ -108,8 +117,10 @@ def listen(
         click.echo(f"udpfast: listening at {', '.join(receiver.addresses)}", err=True)
         with serve_metrics(metrics, lambda: receiver_families(receiver)):
             shown: Counter[bool] = Counter()
+            lacking = _lack_of_senders(receiver, wait)
             while not stopping.wait(0.05) and not 0 < sessions <= shown.total():
                 shown.update(_show_sessions(receiver, as_json, report))
+                next(lacking)
         receiver.close()
         shown.update(_show_sessions(receiver, as_json, report))
     sys.exit(shown[False] > 0)
@@ -123,6 +134,27 @@ def _show_sessions(receiver: Receiver, as_json: bool, report: Path | None) -> It
     while result := receiver.wait(0):
         text = json.dumps(result.to_dict()) if as_json else result.text()
         yield was_shown(text, (result.write_page, report))
+
+
+def _lack_of_senders(receiver: Receiver, wait_s: float | None) -> Iterator[None]:
+    """Yield as long as a sender measures, or the last one did not end too long ago.
+
+    Raises
+    ------
+    UdpfastError
+        None came within `wait_s`.
+    """
+    seen, since = 0, time.monotonic()
+    while True:
+        now = time.monotonic()
+        if receiver.measuring or receiver.sessions != seen:
+            seen, since = receiver.sessions, now
+        elif wait_s is not None and now > since + wait_s:
+            raise UdpfastError(
+                f"expected a sender within {wait_s:g} s, found none at "
+                f"{', '.join(receiver.addresses)}: is `udpfast wire send` running there?"
+            )
+        yield
 
 
 def _address(text: str) -> LineAddress:

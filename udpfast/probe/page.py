@@ -116,7 +116,7 @@ def _losses(result: Result) -> str:
                 name,
                 f"{int(line.sent.sum()):,}",
                 line.lost_text,
-                f"{line.loss:.4%}",
+                line.loss_text(4),
                 f"{len(runs):,}",
                 f"{int(runs.max(initial=0)):,}",
                 count_text(counts["out_reordered"]),

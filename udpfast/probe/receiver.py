@@ -17,7 +17,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -165,6 +165,7 @@ class Receiver:
         try:
             for each in listen:
                 where = LineAddress(each) if isinstance(each, str) else each
+                self._refuse_twice(where)
                 self._doors.append(_Door(where, open_receiver(where, wanted)[0]))
         except BaseException:
             self._close_doors()
@@ -184,6 +185,11 @@ class Receiver:
     def addresses(self) -> list[str]:
         """Where it listens, "ip:port"."""
         return [endpoint_text(*door.sock.getsockname()[:2]) for door in self._doors]
+
+    @property
+    def measuring(self) -> int:
+        """Sessions that are open."""
+        return len(self._sessions)
 
     def stop(self) -> None:
         """Have `close` find nothing to wait for; from any thread or handler."""
@@ -256,6 +262,15 @@ class Receiver:
         if self._core is not None:
             os.sched_setaffinity(0, {self._core})
         self._reflector.run(self._spin)
+
+    def _refuse_twice(self, where: LineAddress) -> None:
+        # The kernel would say that it is in use, as if another process had it. Port 0 is any.
+        host, port = parse_endpoint(where.address)
+        own = ipaddress.ip_address(host), port, where.interface
+        for door in self._doors:
+            taken, taken_port = parse_endpoint(door.where.address)
+            if port and own == (ipaddress.ip_address(taken), taken_port, door.where.interface):
+                raise ConfigError(f"expected different addresses, found {where.address} twice")
 
     def _close_doors(self) -> None:
         for door in self._doors:
@@ -507,16 +522,15 @@ class Receiver:
             with contextlib.suppress(Empty):
                 self._ended.get(block=False)
         hello = session.hello
-        self._ended.put(
-            arrived_only(
-                lines,
-                rate_per_s=hello.rate,
-                size_bytes=hello.size,
-                train=hello.train,
-                here=hello.clock,
-                there=self._clock,
-            )
+        result = arrived_only(
+            lines,
+            rate_per_s=hello.rate,
+            size_bytes=hello.size,
+            train=hello.train,
+            here=hello.clock,
+            there=self._clock,
         )
+        self._ended.put(replace(result, greetings_strange=self.strangers))
 
 
 def _report(line: _Line, counts: dict[str, int]) -> Report:

@@ -155,8 +155,22 @@ class LineResult:
 
     @property
     def loss(self) -> float:
-        """The share of probes sent to a listener that did not arrive, 0 to 1."""
+        """The share of probes sent to a listener that did not arrive, 0 to 1.
+
+        It is this at most, and `loss_least` at least: they differ by `lost_either`.
+        """
         return float(self.lost.sum() / max((self.sent & ~self.away).sum(), 1))
+
+    @property
+    def loss_least(self) -> float:
+        """The share of those that are known not to have arrived, 0 to 1."""
+        known = self.lost & ~self.lost_either
+        return float(known.sum() / max((self.sent & ~self.away).sum(), 1))
+
+    def loss_text(self, digits: int) -> str:
+        """Return the share of loss in percent as text, from the least to the most it can be."""
+        most = f"{self.loss:.{digits}%}"
+        return f"{self.loss_least:.{digits}%} to {most}" if self.lost_either.any() else most
 
     @property
     def loss_back(self) -> float | None:
@@ -190,6 +204,7 @@ class LineResult:
             "away": int(self.away.sum()),
             "lost_back": _count(self.lost_back),
             "loss_out": self.loss,
+            "loss_out_least": self.loss_least,
             "loss_back": self.loss_back,
             "loss_runs": {
                 "count": len(runs),
@@ -295,6 +310,8 @@ class Result:
     first_probe : int
         The number, in the run, of the first probe here: above 0, a listener that began in the
         middle made this, and counts from the first that it had.
+    greetings_strange : int or None
+        Datagrams to the listener's port, since it began, that were no greetings; None at a sender.
     """
 
     lines: Mapping[str, LineResult]
@@ -307,6 +324,7 @@ class Result:
     listener_starts: int | None
     side: str = "sender"
     first_probe: int = 0
+    greetings_strange: int | None = None
 
     def __repr__(self) -> str:
         probes = counted(len(self.planned_ns), "probe")
@@ -456,6 +474,7 @@ class Result:
             "complete": self.complete,
             "listener_starts": self.listener_starts,
             "caveats": self.caveats(),
+            "greetings_strange": self.greetings_strange,
             "clocks": {
                 "method": offset.method,
                 "text": offset.sentence(),

@@ -88,7 +88,7 @@ def _loss(line: LineResult) -> list[str]:
         line.name,
         f"{int(line.sent.sum()):,}",
         line.lost_text,
-        f"{line.loss:.3%}",
+        line.loss_text(3),
         f"{len(runs):,}",
         f"{int(runs.max(initial=0)):,}",
         count_text(line.counts["out_reordered"]),
