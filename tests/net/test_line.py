@@ -68,7 +68,7 @@ def test_parse_senders_maps_ipv4_and_keeps_ports() -> None:
     ]
     with pytest.raises(ConfigError, match="found 'gateway'"):
         parse_senders(["gateway"])
-    with pytest.raises(ConfigError, match="10.0.0.5"):
+    with pytest.raises(ConfigError, match="found"):
         parse_senders(["[10.0.0.5]"])
 
 

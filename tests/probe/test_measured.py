@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -51,6 +53,7 @@ def result(
     starts: tuple[int, ...] = (),
     before: tuple[Report, ...] = (),
     sessions: int = 1,
+    refusals: Mapping[str, int] = MappingProxyType({}),
     **more: Any,
 ) -> Result:
     count = len(next(iter(lines.values()))[0])
@@ -72,7 +75,8 @@ def result(
                 if report is not None
                 else None,
                 "kernel",
-                COUNTS | {"sessions": sessions},
+                COUNTS | {"sessions": sessions} | {"unsent": sum(refusals.values())},
+                refusals,
                 starts,
                 before,
             )
@@ -308,6 +312,23 @@ def test_probe_that_may_have_come_before_the_next_listener_was_ready_is_marked()
     assert np.flatnonzero(line.lost_either).tolist() == [5, 6, 7]
     # One that was there from the start is asked about all of them.
     assert not result({"a": (out, [1] * 10)}).lines["a"].lost_either.any()
+
+
+def test_probes_that_were_not_sent_are_named_with_the_reason() -> None:
+    refusals = {"Network is unreachable": 2, "No buffer space available": 1}
+    found = result({"a": ([1] * 4, [1] * 4)}, refusals=refusals)
+    said = (
+        "not sent: 3 probes of a, which the sender's own kernel refused (Network is unreachable 2, "
+        "No buffer space available 1); not in its loss"
+    )
+    assert found.caveats() == [said]
+    assert said in result_text(found)
+    told = found.to_dict()["lines"]["a"]
+    assert (told["unsent"], told["unsent_reasons"]) == (3, refusals)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    assert "refused (Network is unreachable 2, No buffer space available 1)" in page_of(found)
 
 
 def test_races_do_not_depend_on_clocks() -> None:

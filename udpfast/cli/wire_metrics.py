@@ -25,7 +25,7 @@ __all__ = ["receiver_families", "sender_families", "serve_metrics"]
 #: By counter of a sender's loop: the metric, and its help.
 _SENT = {
     "due": ("wire_probes", "probes whose planned time has come"),
-    "unsent": ("wire_probes_unsent", "probes that the sender's queue had no room for"),
+    "unsent": ("wire_probes_unsent", "probes that the sender's kernel did not take"),
     "echoes": ("wire_echoes", "probes that came back"),
     "repeated": ("wire_echoes_repeated", "echoes of probes that had come back already"),
     "back_duplicates": ("wire_back_duplicates", "copies of echoes beyond the first"),
@@ -37,7 +37,7 @@ _HEARD = {
     "distinct": ("wire_arrived", "probes that arrived"),
     "duplicates": ("wire_out_duplicates", "copies of probes beyond the first"),
     "reordered": ("wire_out_reordered", "probes that arrived after a later one"),
-    "unsent": ("wire_echoes_unsent", "echoes that the queue had no room for"),
+    "unsent": ("wire_echoes_unsent", "echoes that the listener's kernel did not take"),
     "strangers": ("wire_strangers", "datagrams of others"),
     "malformed": ("wire_malformed", "datagrams that the other end never sends"),
     "kernel_drops": ("wire_kernel_drops", "datagrams that the full receive queue lost"),
@@ -50,6 +50,9 @@ def sender_families(sender: Sender) -> Families:
     for name, counts in sender.live().items():
         for counter, (metric, text) in _SENT.items():
             families.counter(metric, text, counts[counter], line=name)
+        refused = "probes that the sender's kernel did not take, by its reason"
+        for reason, count in counts["refusals"].items():
+            families.counter("wire_probes_refused", refused, count, line=name, reason=reason)
         trip = "from a probe's planned time until its echo was there"
         hop = _hop(counts["round_trip"], LatencyHistogram())
         families.histogram("wire_round_trip_seconds", trip, hop, line=name)

@@ -2,7 +2,7 @@
 
 import os
 
-__all__ = ["check"]
+__all__ = ["check", "errno_text"]
 
 
 cpdef int64_t check(int64_t rc, str what, str where="") except -1:
@@ -30,3 +30,8 @@ cpdef int64_t check(int64_t rc, str what, str where="") except -1:
     cdef int number = <int>-rc
     place = f": {where}" if where else ""
     raise OSError(number, f"cannot {what}{place}: {os.strerror(number)}")
+
+
+def errno_text(int number) -> str:
+    """Return what an errno means, in the system's words."""
+    return os.strerror(number)

@@ -25,6 +25,8 @@ cdef struct SendBatch:
     uint64_t icmp_errors         # ICMP errors about earlier datagrams: sending went on
     uint64_t unreachable         # datagrams given up: no route, interface down, forbidden
     int unreachable_errno        # errno of the last one given up; 0: none was
+    int blocked_errno            # of the last call that met a full queue
+    uint8_t given_up[BATCH_MAX]  # errno of a datagram given up, by place; who reads it clears it
     uint64_t trains              # trains of several datagrams that the kernel split
     uint64_t trains_refused      # the route cannot split trains: `segment` was turned off
     mmsghdr headers[BATCH_MAX]

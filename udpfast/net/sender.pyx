@@ -178,6 +178,7 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
         return 0
     if error == EAGAIN or error == ENOBUFS:
         batch.would_block += 1
+        batch.blocked_errno = error
         return 1
     if error == EINTR:
         return 0
@@ -189,6 +190,7 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
         # This line cannot send it now. Market data must not wait, and the other lines continue.
         batch.unreachable += 1
         batch.unreachable_errno = error
+        batch.given_up[batch.first] = <uint8_t>error
         batch.first += 1
         return 0
     return -error

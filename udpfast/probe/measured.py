@@ -16,8 +16,9 @@ from udpfast.probe.result import LineResult, Result
 __all__ = ["Kept", "arrived_only", "measured"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-#: Name, address, samples, the last listener's report, what arrived by it, stamps, counts, the
-#: first probe that each listener can have had, and the reports of those before.
+#: Name, address, samples, the last listener's report, what arrived by it, stamps, counts, probes
+#: that were not sent by reason, the first probe that each listener can have had, and the reports of
+#: those before.
 Kept = tuple[
     str,
     LineAddress,
@@ -25,6 +26,7 @@ Kept = tuple[
     Report | None,
     npt.NDArray[np.bool_] | None,
     str,
+    Mapping[str, int],
     Mapping[str, int],
     Sequence[int],
     Sequence[Report],
@@ -163,6 +165,7 @@ def arrived_only(
             out_order=arrays["order"][first:end].astype(np.int64),
             back_order=None,
             counts={word: counts[name] for name, word in _REPORTED.items()},
+            unsent_reasons={},
             stamps={"reached": _who_stamped(stamps, counts["nic_stamps"])},
         )
     return Result(
@@ -202,7 +205,7 @@ def _line(
     utc_offset_ns: int,
     offset: Offset,
 ) -> LineResult:
-    name, where, _, report, arrived, stamps, counts, starts, before = line
+    name, where, _, report, arrived, stamps, counts, refusals, starts, before = line
     left, reached, turned, back = trips
     sent, returned = samples["sent_ns"] != 0, samples["returned_ns"] != 0
     reported = arrived is not None
@@ -251,6 +254,7 @@ def _line(
         out_order=samples["out_order"].astype(np.int64),
         back_order=samples["back_order"].astype(np.int64),
         counts=own | told,
+        unsent_reasons=refusals,
         stamps={
             "sent": "kernel or NIC" if departed.any() else "none",
             "reached": (

@@ -4,6 +4,7 @@ Open loop: a probe's time is fixed before the run. A sender that was stopped cat
 what the stop cost shows in the round trips instead of being left out.
 """
 
+from libc.errno cimport EIO
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -48,6 +49,7 @@ cdef enum:
     SLEEP_MAX_NS = 20_000
     SLEEP_MARGIN_NS = 150_000
     NIC_CLOCK_LIMIT_NS = 1_000_000_000  # as for what is received: net/datagram.pyx
+    ERRNO_END = 134              # one past the last of asm-generic/errno.h
 
 cdef struct Session:
     # A listener counts arrivals from 1, and so does the next one; so does the same one, if it gave
@@ -74,6 +76,7 @@ cdef struct OutLine:
     Session sessions[2]          # the latest that has echoed, and the one before it
     int64_t session_count
     int64_t unsent
+    int64_t refusals[ERRNO_END]  # those of `unsent` by errno
     int64_t echoes
     int64_t back_arrivals
     int64_t repeated             # echoes of probes that were back already
@@ -249,6 +252,11 @@ cdef class Outgoing:
             "latest_ns": own.latest_ns,
         }
 
+    def refusals(self, int line) -> dict[int, int]:
+        """Return why probes of a line were not sent: how many by errno; from any thread."""
+        cdef OutLine* own = self._line(line)
+        return {error: own.refusals[error] for error in range(ERRNO_END) if own.refusals[error]}
+
     @property
     def due(self) -> int:
         """Probes whose time has come so far."""
@@ -378,9 +386,14 @@ cdef class Outgoing:
         done = end if line.send.count == 0 else first + line.send.first
         line.send.first = line.send.count = 0
         for at in range(first, done):
+            if unlikely(line.send.given_up[at - first]):
+                _refused(line, line.send.given_up[at - first], 1)
+                line.send.given_up[at - first] = 0
+                continue
             line.sent_ns[at] = now_ns
             self._departing(line, at + 1)
-        line.unsent += end - done
+        if unlikely(done < end):  # those that it was not even asked for have the same reason
+            _refused(line, -rc if rc < 0 else line.send.blocked_errno, end - done)
         if unlikely(done < end or line.troubles != line.send.icmp_errors + line.send.unreachable):
             # Whether the kernel has numbered those that failed is its secret: no stamp of departure
             # can be trusted from here on.
@@ -406,6 +419,7 @@ cdef class Outgoing:
                 line.departs = 0
             else:
                 self._departing(line, 0)
+            line.send.given_up[0] = 0
 
     cdef int _receive(self) noexcept nogil:
         cdef uint32_t index
@@ -482,6 +496,11 @@ cdef class Outgoing:
         line.departures_pending -= line.departed_ns[mark - 1] == 0
         # A stamp of the NIC follows the kernel's, under the same number, and replaces it.
         line.departed_ns[mark - 1] = found.stamp_ns
+
+
+cdef inline void _refused(OutLine* line, int error, int64_t probes) noexcept nogil:
+    line.unsent += probes
+    line.refusals[error if 0 < error < ERRNO_END else EIO] += probes
 
 
 cdef inline uint32_t place_of(OutLine* line, const ProbeHeader* header) noexcept nogil:

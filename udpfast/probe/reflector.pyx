@@ -190,7 +190,7 @@ cdef class Reflector:
             "distinct": track.distinct,
             "duplicates": track.duplicates,
             "reordered": track.reordered,
-            "unsent": track.unsent,
+            "unsent": track.unsent + <int64_t>track.send.unreachable,
             "strangers": track.strangers,
             "malformed": track.malformed,
             "errors": track.errors,

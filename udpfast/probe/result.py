@@ -64,7 +64,7 @@ class LineResult:
     name, address, interface : str
         As the sender was given them; `interface` "" is the route's.
     sent : numpy.ndarray of bool
-        The probe was handed to the kernel.
+        The kernel took the probe. Those that it refused are `unsent` of `counts`.
     arrived : numpy.ndarray of bool
         The listener has it, by its own report; where `reported` is False, if its echo came back.
     returned : numpy.ndarray of bool, or None
@@ -98,6 +98,8 @@ class LineResult:
     counts : dict of str to int or None
         What was counted besides: duplicates, reordered, strangers, ... None: of what listeners
         count, if not every one of the run has told it.
+    unsent_reasons : dict of str to int
+        Those of `unsent` of `counts` by the kernel's reason, as "Network is unreachable".
     stamps : dict of str to str
         Who made the stamps: "sent", "reached", "returned".
     """
@@ -120,6 +122,7 @@ class LineResult:
     out_order: Times
     back_order: Times | None
     counts: Mapping[str, int | None]
+    unsent_reasons: Mapping[str, int]
     stamps: Mapping[str, str]
 
     def __repr__(self) -> str:
@@ -212,6 +215,7 @@ class LineResult:
                 "by_length": {str(n): int(k) for n, k in zip(lengths, times, strict=True)},
             },
             **self.counts,
+            "unsent_reasons": dict(self.unsent_reasons),
             "stamps": dict(self.stamps),
             **{
                 f"{what}_ns": _numbers(self.percentiles(what))
@@ -399,8 +403,13 @@ class Result:
         return {name: _over_time(line, self.planned_ns, edges) for name, line in self.lines.items()}
 
     def caveats(self) -> list[str]:
-        """Return what has to be known of the listener, a sentence each; usually none."""
-        found = []
+        """Return what has to be known of the run, a sentence each; usually none."""
+        found = [
+            f"not sent: {counted(sum(line.unsent_reasons.values()), 'probe')} of {name}, which the "
+            f"sender's own kernel refused ({_reasons(line.unsent_reasons)}); not in its loss"
+            for name, line in self.lines.items()
+            if line.unsent_reasons
+        ]
         if self.listener_starts is not None and self.listener_starts > 1:
             times = counted(self.listener_starts - 1, "time")
             found.append(f"the listener was started anew {times} meanwhile")
@@ -532,6 +541,10 @@ class Result:
                     arrays[f"{name}.{what}"] = value
         with replacing(Path(path)) as file:  # numpy itself appends .npz to a name without it
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
 
 
 def _count(flags: Flags | None) -> int | None:

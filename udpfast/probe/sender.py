@@ -17,6 +17,7 @@ import numpy.typing as npt
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.core_number import check_allowed
 from udpfast.core.endpoint import parse_endpoint
+from udpfast.core.oserr import errno_text
 from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError, FormatError, UdpfastError
 from udpfast.net import options
@@ -281,15 +282,24 @@ class Sender:
         Returns
         -------
         dict of str to dict
-            `Outgoing.counts` with `due`, and `round_trip`: a copy of its histogram.
+            `Outgoing.counts` with `due`, `refusals` by reason, and `round_trip`: a copy of its
+            histogram.
         """
         found = {}
         for number, line in enumerate(self._lines):
             histogram = LatencyHistogram()
             histogram.merge(self._outgoing.histograms[number])
             counts: dict[str, Any] = self._outgoing.counts(number)
-            found[line.name] = counts | {"due": self._outgoing.due, "round_trip": histogram}
+            found[line.name] = counts | {
+                "due": self._outgoing.due,
+                "refusals": self._refusals(number),
+                "round_trip": histogram,
+            }
         return found
+
+    def _refusals(self, number: int) -> dict[str, int]:
+        refused = self._outgoing.refusals(number)
+        return {errno_text(error): count for error, count in refused.items()}
 
     def _send(self, linger_s: float, failures: list[Exception]) -> None:
         try:
@@ -445,7 +455,8 @@ class Sender:
             [
                 (
                     *(line.name, line.where, samples, line.report, line.arrived, line.stamps),
-                    *(counts, line.starts, list(line.reports_before.values())),
+                    *(counts, self._refusals(number), line.starts),
+                    list(line.reports_before.values()),
                 )
                 for number, (line, samples) in enumerate(
                     zip(self._lines, self._samples, strict=True)
