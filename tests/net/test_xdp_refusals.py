@@ -29,7 +29,7 @@ from udpfast.net import xdp
 from udpfast.net.line import LineAddress
 from udpfast.net.xdp_bpf import load_program
 from udpfast.net.xdp_host import XdpLine, XdpOptions, find_interface, group_lines
-from udpfast.net.xdp_open import open_xdp_socket
+from udpfast.net.xdp_open import foresee, open_xdp_socket
 from udpfast.net.xdp_program import EXIT, MOVE_VALUE, R0, XDP_PASS, Assembler
 
 
@@ -55,6 +55,35 @@ def test_refusals_say_what_lacks(link: Wire) -> None:
     with pytest.raises(ConfigError, match=r"interface .*'vx'"):
         opened(link, LineAddress("239.1.2.3:9001", "vx"))
     assert not attached_program(link)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"queues": (2,)}, {"queues": (1,)}, {"mode": "native"}, {"zero_copy": "on"},
+     {"mode": "native", "zero_copy": "on"}, {"mode": "generic", "zero_copy": "on"}],
+)  # fmt: skip
+@pytest.mark.parametrize("line", [UNICAST, LineAddress("127.0.0.1:9002")], ids=["veth", "lo"])
+def test_foresee_says_what_opening_says(
+    link: Wire, line: LineAddress, options: dict[str, object]
+) -> None:
+    said = []
+    for way in (foreseen, lambda *asked, **wanted: opened(*asked, **wanted).close()):
+        try:
+            way(link, line, **options)
+            said.append("")
+        except (OSError, ConfigError) as error:
+            said.append(str(error))
+        assert not attached_program(link)
+    assert said[0] == said[1]
+
+
+def test_foresee_finds_another_s_program_and_leaves_it(link: Wire) -> None:
+    with opened(link, UNICAST, mode="native") as receiver, link.sender() as sender:
+        for mode in ("auto", "native", "generic"):
+            with pytest.raises(OSError, match=r"vb, which has another program attached .native"):
+                foreseen(link, GROUP, mode=mode)
+        sender.sendto(b"still", ("10.99.0.2", 9002))
+        assert [d.payload for d in receive(receiver, 1)] == [b"still"]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +215,13 @@ def test_kernel_without_af_xdp_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(socket, "socket", no_family)
     with pytest.raises(OSError, match=r"queue 0 of vb, .* CONFIG_XDP"):
         open_xdp_socket("queue 0 of vb")
+
+
+def foreseen(link: Wire, line: LineAddress, **options: object) -> None:
+    """Have a receiver of a line at the b side refused as `opened` is, without opening it."""
+    wanted = XdpOptions(**{"frames": 1024, **options})  # type: ignore[arg-type]
+    with link.inside(link.b):
+        foresee(find_interface(line), [XdpLine(line, 0, 0)], wanted)
 
 
 def attach_the_old_way(link: Wire, descriptor: int) -> None:

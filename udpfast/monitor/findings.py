@@ -27,11 +27,14 @@ from udpfast.host.tree import HostTree
 from udpfast.monitor.bypass import planned_launch
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.output import read_output
+from udpfast.monitor.xdp_findings import inspect_xdp
 from udpfast.net.bypass import STACKS, environment_settings
 from udpfast.net.bypass_launch import find_library
 from udpfast.net.drops import socket_drops
 from udpfast.net.line import LineAddress, open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
+from udpfast.net.xdp_host import find_interface
+from udpfast.net.xdp_open import open_member
 from udpfast.shm.files import as_owner_of
 from udpfast.shm.instance import (
     check_group,
@@ -407,10 +410,14 @@ def _too_late(config: FeedConfig, scope: str) -> tuple[int | None, int | None, i
 
 
 def _sockets(config: FeedConfig) -> list[Finding]:
-    # Which options of the lines' sockets are not granted, and why.
+    # Which options of the lines' sockets are not granted, and why. With AF_XDP they hold ports and
+    # memberships, and its interfaces are judged as well.
     findings = []
+    by_xdp = config.receive.path == "xdp"
     options = receive_options(config)
     pid = _running(config.name)
+    unheard = "This line cannot be received."
+    found_all = True
     for each in received_addresses(config):
         name = each.name
         if not parse_endpoint(each.where.address)[1]:
@@ -419,15 +426,20 @@ def _sockets(config: FeedConfig) -> list[Finding]:
                 "Nobody can send there.",
             )
             findings.append(Finding(name, "a port", have, False, effect, fault=True))
+        want = "an interface for AF_XDP" if by_xdp else "a socket"
         try:
+            if by_xdp:
+                find_interface(each.where)
             with _as_feed(pid):
-                sock, results = open_receiver(each.where, options)
+                sock, results = (
+                    open_member(each.where) if by_xdp else open_receiver(each.where, options)
+                )
         except OSError as error:
             findings.append(_refused(each, error, pid))
             continue
         except ConfigError as error:  # an interface that this host does not have
-            unheard = "This line cannot be received."
-            findings.append(Finding(name, "a socket", str(error), False, unheard, fault=True))
+            found_all = False
+            findings.append(Finding(name, want, str(error), False, unheard, fault=True))
             continue
         sock.close()
         findings += [
@@ -441,6 +453,8 @@ def _sockets(config: FeedConfig) -> list[Finding]:
             )
             for result in results
         ]
+    if by_xdp and found_all:
+        findings += inspect_xdp(config, pid, partial(_as_feed, pid))
     return findings
 
 

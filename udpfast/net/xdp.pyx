@@ -15,7 +15,7 @@ import weakref
 
 cimport cython
 
-from libc.errno cimport EBUSY, EEXIST, EOPNOTSUPP, EPERM, errno
+from libc.errno cimport EBUSY, EEXIST, EPERM, errno
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -42,15 +42,14 @@ from typing import NamedTuple
 from udpfast.core.counter import LINE_COUNTERS
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
-from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.line import parse_senders
 from udpfast.net.options import OptionResult
-from udpfast.net.xdp_bpf import attach_link, create_xskmap, load_program, put_socket
+from udpfast.net.xdp_bpf import attach_link, put_socket
 from udpfast.net.xdp_host import CHECKSUMS, XdpOptions, find_interface
 from udpfast.net.xdp_open import (
-    attempt, choose_queues, drive_driver, explain_refusal, open_xdp_socket,
+    attempt, choose_queues, drive_driver, explain_refusal, load, open_member, open_xdp_socket,
+    refuse_program, refuse_socket,
 )
-from udpfast.net.xdp_program import assemble, endpoint_of
 
 __all__ = ["XdpDatagram", "XdpReceiver"]
 
@@ -267,11 +266,8 @@ cdef class XdpReceiver:
 
     def _attach(self, interface, lines):
         # Load the program and attach it; return whether the mode is generic.
-        map_fd = create_xskmap(max(self.queues) + 1)
-        self._descriptors.append(map_fd)
-        endpoints = [endpoint_of(*parse_endpoint(item.line.address)) for item in lines]
-        program_fd = load_program(assemble(endpoints, map_fd, stamps=self._options.stamps))
-        self._descriptors.append(program_fd)
+        self._descriptors.extend(load(lines, self.queues, self._options))
+        program_fd = self._descriptors[1]
         asked = self._options.mode
         refused = 0
         for mode, flags in (("native", XDP_FLAGS_DRV_MODE), ("generic", XDP_FLAGS_SKB_MODE)):
@@ -287,14 +283,9 @@ cdef class XdpReceiver:
                         f"{interface.name}{explain_refusal(refused, 'native', interface)}")
                 return mode == "generic"
             if asked != "auto" or -link_fd in (EBUSY, EEXIST, EPERM):
-                self._refuse(link_fd, mode, interface)
+                refuse_program(link_fd, mode, interface)
             refused = link_fd
-        self._refuse(refused, "generic", interface)
-
-    def _refuse(self, int rc, mode, interface):
-        why = explain_refusal(rc, mode, interface)
-        check(-EBUSY if rc == -EEXIST else rc,
-              f"attach an XDP program ({mode})", f"{interface.name}{why}")
+        refuse_program(refused, "generic", interface)
 
     def _fall_back(self, sentence):
         self.fallbacks = (*self.fallbacks, sentence)
@@ -411,12 +402,7 @@ cdef class XdpReceiver:
             if rc != -EBUSY:
                 break
             time.sleep(BIND_PAUSE_S)
-        where = f"queue {queue} of {interface.name}"
-        if rc == -EBUSY:
-            where += ", which another socket owns"
-        elif rc == -EOPNOTSUPP and asked == "on":
-            where += ", whose driver has no zero copy" if not generic else ": zero copy is native"
-        check(rc, "bind an AF_XDP socket", where)
+        refuse_socket(rc, queue, interface, self._options, generic)
         flags = struct.unpack("=I", sock.getsockopt(SOL_XDP, XDP_OPTIONS, 4))[0]
         if self.slots[0].queue.fd == sock.fileno():
             got = "on" if flags & XDP_OPTIONS_ZEROCOPY else "off"
@@ -426,19 +412,15 @@ cdef class XdpReceiver:
                 self._fall_back(f"frames are copied: {why} has no zero copy")
 
     def _keep_member(self, int n, line):
-        # An ordinary socket holds port and group membership, so that switches and the network card
-        # keep sending the datagrams here, and no other process takes the port. Its filter refuses
-        # the datagrams that the kernel still passes to it; they are counted as lost.
-        plain = LineAddress(line.address, line.interface, line.source)
-        sock, results = open_receiver(
-            plain, ReceiveOptions(rcvbuf_bytes=4096, timestamps="none"))
+        # Its filter refuses the datagrams that the kernel still passes to it; they are counted as
+        # lost.
+        sock, joined = open_member(line)
         self._members.append(sock)
         refuse_all = array.array("B", struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF_RET | BPF_K, 0
         sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
                         struct.pack("@HP", 1, refuse_all.buffer_info()[0]))
         self.ports.items[n].member_fd = sock.fileno()
-        self._noted += [result for result in results
-                        if "JOIN" in result.name or "MEMBERSHIP" in result.name]
+        self._noted += joined
 
     # --- for tests and slow tools ----------------------------------------------------------------
 

@@ -17,9 +17,11 @@ __all__ = [
     "CHECKSUMS",
     "MODES",
     "ZERO_COPY",
+    "XdpDriver",
     "XdpInterface",
     "XdpLine",
     "XdpOptions",
+    "ask_driver",
     "find_interface",
     "group_lines",
 ]
@@ -32,6 +34,12 @@ CHECKSUMS = ("off", "auto", "on")  # the index is CHECKSUMS_* of xdp_frame.pxd
 _RTM_NEWLINK, _RTM_GETLINK, _NLM_F_REQUEST, _NLMSG_ERROR = 16, 18, 1, 2
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINK, _IFLA_LINKINFO, _IFLA_XDP = 3, 4, 5, 18, 43
 _IFLA_INFO_KIND, _IFLA_XDP_ATTACHED = 1, 2
+# linux/genetlink.h, linux/netdev.h
+_NETLINK_GENERIC, _GENL_ID_CTRL, _CTRL_CMD_GETFAMILY = 16, 16, 3
+_CTRL_ATTR_FAMILY_ID, _CTRL_ATTR_FAMILY_NAME = 1, 2
+_NETDEV_CMD_DEV_GET, _NETDEV_A_DEV_IFINDEX, _NETDEV_A_DEV_XDP_FEATURES = 1, 1, 3
+_XDP_ACT_BASIC, _XDP_ACT_XSK = 1, 1 | 2 | 8  # NETDEV_XDP_ACT_XSK: basic, redirect, zero copy
+
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _INTERFACE = struct.Struct("=BxHiII")  # struct ifinfomsg
 
@@ -169,6 +177,41 @@ def group_lines(lines: Sequence[XdpLine]) -> list[tuple[XdpInterface, list[XdpLi
                 )
         together.append(item)
     return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class XdpDriver:
+    """What the driver of an interface can do for AF_XDP."""
+
+    native: bool
+    zero_copy: bool
+
+
+def ask_driver(interface: XdpInterface) -> XdpDriver | None:
+    """Return what a driver says that it can do; None: this kernel does not tell (before 6.3)."""
+    family = _ask_generic(_GENL_ID_CTRL, _CTRL_CMD_GETFAMILY, _CTRL_ATTR_FAMILY_NAME, b"netdev\0")
+    number = int.from_bytes(family.get(_CTRL_ATTR_FAMILY_ID, b""), "little")
+    if not number:
+        return None
+    index = struct.pack("=I", interface.index)
+    device = _ask_generic(number, _NETDEV_CMD_DEV_GET, _NETDEV_A_DEV_IFINDEX, index)
+    if _NETDEV_A_DEV_XDP_FEATURES not in device:
+        return None
+    able = int.from_bytes(device[_NETDEV_A_DEV_XDP_FEATURES], "little")
+    native = able & _XDP_ACT_BASIC != 0
+    return XdpDriver(native, able & _XDP_ACT_XSK == _XDP_ACT_XSK)
+
+
+def _ask_generic(family: int, command: int, key: int, value: bytes) -> dict[int, bytes]:
+    # The attributes of what generic netlink answers; none: an error.
+    body = struct.pack("=BBHHH", command, 1, 0, 4 + len(value), key)
+    body += value.ljust((len(value) + 3) & ~3, b"\0")
+    request = _HEADER.pack(_HEADER.size + len(body), family, _NLM_F_REQUEST, 1, 0) + body
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as netlink:
+        netlink.send(request)
+        reply = netlink.recv(1 << 16)
+    size, kind, *_ = _HEADER.unpack_from(reply)
+    return {} if kind == _NLMSG_ERROR else dict(_attributes(reply[_HEADER.size + 4 : size]))
 
 
 @dataclass(frozen=True, slots=True)
