@@ -97,7 +97,7 @@ def _run(Engine engine, list datagrams, int64_t batches, bint cold, Journal jour
                 for k in range(0, CACHE_WALK, 64):
                     walk[k] += 1
             start = clock_monotonic_ns()
-            engine.accept(items, SLOTS, start, start)
+            engine.accept(items, SLOTS, start, 0, start)
             if journal is not None:
                 complete &= _keep(engine.output.ring, &journal.writer, &position)
             elapsed += clock_monotonic_ns() - start

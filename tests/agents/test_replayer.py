@@ -205,6 +205,23 @@ def test_replay_doubt_of_the_loop_is_said_where_the_loop_said_it(tmp_path):
     assert (counted["gaps"], counted["lost"]) == (1, 0)
 
 
+@pytest.mark.parametrize(("late_us", "gaps"), [(0, 1), (1_001, 1), (4_000, 0)])
+def test_replay_hole_waits_from_when_it_may_have_come(tmp_path, late_us, gaps):
+    wait_ns = feed().window.lost_packet_wait_us * 1_000
+    batch = batch_of([(1_000, datagram(1)), (1_001, datagram(3)), (0, b""), (1_003, datagram(2))])
+    batch.headers["event"] = CaptureEvent.OWN
+    batch.headers["event"][2] = CaptureEvent.EXPIRE
+    batch.headers["unix_ns"] = range(1_000, 1_004)
+    batch.headers["now_ns"] = 1_000, 1_001, 2_000_000 + wait_ns, 2_000_001 + wait_ns
+    batch.headers["flags"][1] = late_us << 8
+    replayer = Replayer(feed(), tmp_path)
+    assert replayer.play(batch, 0, 4) == 4
+    counted = replayer.counters()
+    replayer.close()
+    assert counted["incremental"]["gaps"] == gaps
+    assert counted["incremental"]["messages"] == 3 - gaps
+
+
 @pytest.mark.parametrize("carry", ["updates", "messages", "both"])
 def test_replay_carry_decides_what_the_ring_holds(tmp_path, carry):
     path = shared("wire", "capture", "roq_udp_clean.pcap.gz")

@@ -104,6 +104,24 @@ def test_hole_is_not_lost_while_what_fills_it_waits_in_a_socket(feed):
     assert engine.read_counters()["incremental"]["messages"] == 3
 
 
+@pytest.mark.parametrize("held_up_ms", [6, 20, 200, 5_000])
+def test_hole_that_is_read_late_waits_from_when_it_is_read(feed, held_up_ms):
+    engine, turns, send = feed
+    send(0, 1)
+    turns.turn(MS)
+    turns.turn(2 * MS)
+    # Just before the loop goes on one line brings 3, just after it the other one brings 2.
+    send(0, 3)
+    now_ns = (2 + held_up_ms) * MS
+    turns.turn(now_ns)
+    turns.turn(now_ns + 4 * MS)
+    assert lost(engine) == 0
+    send(1, 2)
+    turns.turn(now_ns + 4 * MS)
+    assert lost(engine) == 0
+    assert engine.read_counters()["incremental"]["messages"] == 3
+
+
 def test_hole_is_lost_though_a_line_is_never_read_to_its_end(feed):
     engine, turns, send = feed
     send(0, 1, 3)

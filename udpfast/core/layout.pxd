@@ -267,8 +267,12 @@ cdef packed struct Lapped:   # 16 bytes
 
 cdef packed struct Capture:  # 16 bytes, before the datagram
     int64_t now_ns           # the loop's monotonic clock, which drives timers
-    uint32_t flags           # DatagramFlag
+    uint32_t flags           # DatagramFlag; from CAPTURE_LATE on: how much later it may have come
     uint32_t address         # as Datagram.address
+
+cdef enum:
+    CAPTURE_LATE = 8             # place of the microseconds by which it came after now_ns, at most
+    CAPTURE_LATE_MAX_US = 0xFFFFFF
 
 cdef enum:  # ClockReason
     CLOCK_EXPIRE = 1         # pipeline_expire at this time changed something

@@ -85,7 +85,7 @@ cdef inline int beginning_prove(
     cdef int64_t due_ns
     evidence_begin(&evidence)
     evidence.bytes = BYTES_NEW
-    if not run_note(run, CLAIM_SESSION, unit, &evidence, now_ns):
+    if not run_note(run, CLAIM_SESSION, unit, &evidence, now_ns + p.late_ns):
         return WEIGHED_ASIDE
     if run.since_count >= proof.datagrams:
         due_ns = run.since_ns + min(w.waiting.wait_ns, <int64_t>STRAGGLER_MAX_NS)

@@ -310,7 +310,7 @@ cdef inline int pipeline_name_next(
         line.highest = at - 1
     if at > w.waiting.named and at > w.next:
         w.waiting.named = at
-        named_add(&w.waiting.names, w.next, at, now_ns)
+        named_add(&w.waiting.names, w.next, at, now_ns + p.late_ns)
     return VERDICT_HEARTBEAT
 
 

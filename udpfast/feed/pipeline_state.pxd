@@ -99,6 +99,7 @@ cdef struct Pipeline:
     uint16_t session             # ordinal of the latest one
     bint watching                # watch_ns is set
     int64_t now_ns
+    int64_t late_ns              # what is accepted came so much later than now_ns, at most
     int64_t received_ns          # of the latest datagram: the UNIX time of what the feed says
     # what is ready of a unit with several messages
     const Unit* unit
@@ -236,6 +237,7 @@ cdef inline void window_carve(
     w.waiting.fragments = <Fragment*>carve(memory, used, fragments * sizeof(Fragment))
     w.waiting.fragments_capacity = fragments
     w.waiting.scratch = <uint8_t*>carve(memory, used, MESSAGE_SIZE_MAX) if roq else scratch
+    w.waiting.late_ns = &p.late_ns
     w.waiting.slab = &p.slab[i if roq else 0]
     w.waiting.slab_shared = not roq
     for n in range(2 * lines):

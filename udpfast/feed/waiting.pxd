@@ -104,8 +104,8 @@ cdef inline bint waiting_claim(
     early.arrived = 0
     early.other_line = 0
     early.frontier = w.pending == 0 or at > w.waiting.highest
-    early.frontier_ns = now_ns
-    early.seen_ns = now_ns               # without a cell it has to wait for: not long ago
+    early.frontier_ns = now_ns + w.waiting.late_ns[0]
+    early.seen_ns = early.frontier_ns    # without a cell it has to wait for: not long ago
     if early.frontier:
         w.waiting.highest = at
     w.pending += 1
@@ -143,9 +143,10 @@ cdef inline void waiting_note_stored(
 ) noexcept nogil:
     # The fragment of this index of a message is there.
     cdef Fragment* fragment
+    cdef int64_t came_ns = now_ns + w.waiting.late_ns[0]
     slot.lines |= <uint8_t>(1 << d.line)
     slot.line = d.line
-    early.seen_ns = now_ns
+    early.seen_ns = came_ns
     early.arrived += 1
     if index == slot.fragment_max:
         early.final_size = <uint16_t>size
@@ -160,14 +161,14 @@ cdef inline void waiting_note_stored(
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
         fragment.delay_ns = waiting_delay(d.received_ns - slot.received_ns)
-        waiting_note_overtaken(w, slot.fragments, index, now_ns)
+        waiting_note_overtaken(w, slot.fragments, index, came_ns)
     if early.arrived == slot.fragment_max + 1:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
 
 
 cdef inline void waiting_note_overtaken(
-    Window* w, uint32_t fragments, uint32_t index, int64_t now_ns,
+    Window* w, uint32_t fragments, uint32_t index, int64_t came_ns,
 ) noexcept nogil:
     # What the fragment of this index shows to be missing: all of its message before it that did not
     # come.
@@ -175,7 +176,7 @@ cdef inline void waiting_note_overtaken(
     cdef FragmentRun* run = <FragmentRun*>(first - 1)
     cdef Fragment* fragment = first + index
     cdef uint32_t i = index + 1
-    fragment.came_ns = now_ns
+    fragment.came_ns = came_ns
     if likely(index == run.head and index == run.end):   # in order: nothing is missing
         fragment.frontier = True
         run.head = run.end = <uint16_t>i
@@ -185,7 +186,7 @@ cdef inline void waiting_note_overtaken(
         run.end = <uint16_t>i
     if index != run.head:
         if run.overtaken_ns == INT64_MAX:
-            run.overtaken_ns = now_ns
+            run.overtaken_ns = came_ns
         return
     while i < run.end and first[i].present:
         i += 1

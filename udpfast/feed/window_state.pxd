@@ -118,6 +118,7 @@ cdef struct Waiting:
     bint finishing               # input ended: latest_run is suspended
     bint latest_run              # on_gap
     bint silent                  # the channel is: a gap of no number is to be said
+    const int64_t* late_ns       # the pipeline's
     bint slab_shared
     Slab* slab                   # Roq's windows have one each, others share one
     Early* early

@@ -6,14 +6,14 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport (
-    DATAGRAM_NO_TIMESTAMP, FLIGHT_UNKNOWN, KIND_CLOCK, KIND_DATAGRAM, RECORD_NO_TIMESTAMP,
-    RECORD_SIZE, STREAM_NONE, Capture, Clock, Datagram, Record)
+    CAPTURE_LATE, DATAGRAM_NO_TIMESTAMP, FLIGHT_UNKNOWN, KIND_CLOCK, KIND_DATAGRAM,
+    RECORD_NO_TIMESTAMP, RECORD_SIZE, STREAM_NONE, Capture, Clock, Datagram, Record)
 from udpfast.log.ring cimport RingWriter, ring_claim, ring_commit, ring_flush
 
 
 cdef inline void capture_datagrams(
         RingWriter* capture, const Datagram* items, int count, uint16_t session,
-        int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        int64_t now_ns, uint32_t late_us, int64_t unix_ns) noexcept nogil:
     # A batch. The capture ring never waits for its recorder either.
     cdef const Datagram* item
     cdef Record* record
@@ -37,7 +37,7 @@ cdef inline void capture_datagrams(
         record.session = session
         before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
         before.now_ns = now_ns
-        before.flags = item.flags
+        before.flags = item.flags | late_us << CAPTURE_LATE
         before.address = item.address
         memcpy(<uint8_t*>before + sizeof(Capture), item.data, item.size)
         ring_commit(

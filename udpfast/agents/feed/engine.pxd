@@ -48,13 +48,15 @@ cdef class Engine:
     cdef Wanted wanted                 # what servers are asked for
     cdef bint asks                     # there is one
 
-    # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
+    # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps). Before now_ns nothing
+    # of it had come; it may have come late_us later, and holes behind it wait from then.
     cdef void accept(
-        self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
+        self, Datagram* items, int count, int64_t now_ns, uint32_t late_us,
+        int64_t unix_ns) noexcept nogil
     # Let time pass: holes become gaps, silence becomes DISCONNECTED.
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
     # What agents brought from servers, some of it at each turn: how many datagrams.
-    cdef int take_answers(self, int64_t now_ns) noexcept nogil
+    cdef int take_answers(self, int64_t now_ns, uint32_t late_us) noexcept nogil
     # Whether messages of the incremental channel wait for what is missing before them.
     cdef bint waits(self) noexcept nogil
     # What the kernel dropped did not show: all objects are in doubt, behind a GAP of no number.
@@ -66,7 +68,7 @@ cdef class Engine:
     # as of now: a clock that was set gives no line an age that it has not.
     cdef void note_lines(self, int64_t now_ns, int64_t unix_offset_ns) noexcept nogil
 
-    cdef int _take_answers(self, Answers* answers, int64_t now_ns) noexcept nogil
+    cdef int _take_answers(self, Answers* answers, int64_t now_ns, uint32_t late_us) noexcept nogil
     cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil
     cdef bint _take_parity(
         self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil

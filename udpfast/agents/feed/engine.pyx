@@ -331,12 +331,15 @@ cdef class Engine:
                      self.counters.feed)
 
     cdef void accept(
-            self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+            self, Datagram* items, int count, int64_t now_ns, uint32_t late_us,
+            int64_t unix_ns) noexcept nogil:
         cdef Pipeline* pipeline = &self.stages.pipeline
         cdef int i, n
+        pipeline.late_ns = <int64_t>late_us * 1000
         unix_ns = output_time(self.output, unix_ns)
         if unlikely(self.capture != NULL):
-            capture_datagrams(self.capture, items, count, pipeline.session, now_ns, unix_ns)
+            capture_datagrams(
+                self.capture, items, count, pipeline.session, now_ns, late_us, unix_ns)
         if likely(pipeline.roq):
             for i in range(count):
                 self._count_arrival(&items[i], now_ns, unix_ns)
@@ -391,19 +394,20 @@ cdef class Engine:
                 counter_add(&line[LINE_PARITY_REFUSED], 1)
             rc = repair_next(repair, self.stages.rebuilt, &rebuilt.size)
 
-    cdef int take_answers(self, int64_t now_ns) noexcept nogil:
+    cdef int take_answers(self, int64_t now_ns, uint32_t late_us) noexcept nogil:
         cdef int total = 0
         if self.wanted.retransmission is not None:
-            total += self._take_answers(&self.wanted.retransmission.answers, now_ns)
+            total += self._take_answers(&self.wanted.retransmission.answers, now_ns, late_us)
         if self.wanted.snapshot_server is not None:
-            total += self._take_answers(&self.wanted.snapshot_server.answers, now_ns)
+            total += self._take_answers(&self.wanted.snapshot_server.answers, now_ns, late_us)
         return total
 
-    cdef int _take_answers(self, Answers* answers, int64_t now_ns) noexcept nogil:
+    cdef int _take_answers(
+            self, Answers* answers, int64_t now_ns, uint32_t late_us) noexcept nogil:
         cdef Datagram items[ANSWERS_BATCH]
         cdef int count = answers_take(answers, items)
         if count:
-            self.accept(items, count, now_ns, clock_realtime_ns())
+            self.accept(items, count, now_ns, late_us, clock_realtime_ns())
             answers_done(answers)
         return count
 
@@ -462,6 +466,7 @@ cdef class Engine:
         cdef bint first_turn = not self.stages.pipeline.watching
         cdef int64_t wait_due_ns = self.stages.pipeline.wait_due_ns
         unix_ns = output_time(self.output, unix_ns)
+        self.stages.pipeline.late_ns = 0
         pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
         if self.asks:

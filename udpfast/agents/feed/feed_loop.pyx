@@ -19,7 +19,7 @@ from udpfast.core.counter cimport (
     ADDRESS_DATAGRAMS, ADDRESS_STRIDE, FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES,
     FEED_CYCLES_SLOW, FEED_STALLED_NS, FEED_STALLS, LINE_DATAGRAMS, LINE_KERNEL_DROPS,
     LINE_RECEIVE_ERRORS, LINE_REOPENED)
-from udpfast.core.layout cimport CHANNEL_INCREMENTAL
+from udpfast.core.layout cimport CAPTURE_LATE_MAX_US, CHANNEL_INCREMENTAL
 from udpfast.core.oserr cimport check
 from udpfast.log.ring cimport RING_STUCK_NS
 from udpfast.net.datagram cimport (
@@ -105,6 +105,7 @@ cdef class FeedLoop(Agent):
     cdef object lines_lock             # of who opens and closes receivers
     cdef bint lines_closed
     cdef int64_t turn_ns               # when the last turn began; 0: there was none
+    cdef int64_t turn_unix_ns          # the same, in UNIX time
     # The clock of windows and of silence: it passes only while the loop listens.
     cdef int64_t listened_ns
     cdef int64_t listened_max_ns       # by so much in one turn, at most
@@ -338,10 +339,12 @@ cdef class FeedLoop(Agent):
                 unix_ns = clock_realtime_ns()
                 if batch.xdp is not NULL:
                     xdp_stamp(batch.items, count, unix_ns - clock_monotonic_ns())
-                self.engine.accept(batch.items, count, self.read_until_ns, unix_ns)
+                self.engine.accept(
+                    batch.items, count, self.read_until_ns, self._late_us(unix_ns), unix_ns)
                 self._note_batch(batch, unix_ns)
         if self.engine.asks:
-            total += self.engine.take_answers(self.read_until_ns)
+            total += self.engine.take_answers(
+                self.read_until_ns, self._late_us(clock_realtime_ns()))
         if unlikely(failed and failed == self.batch_count):
             return error
         self.backlog_turns = self.backlog_turns + 1 if backlog else 0
@@ -370,7 +373,15 @@ cdef class FeedLoop(Agent):
                 self.recovery = RECOVERY_READS
                 stalled_ns = passed_ns
         self.turn_ns = now_ns
+        self.turn_unix_ns = clock_realtime_ns()
         return stalled_ns
+
+    cdef uint32_t _late_us(self, int64_t unix_ns) noexcept nogil:
+        # How much later than read_until_ns what was just read may have come, rounded up: the loop
+        # may have been held up in this turn, or before it.
+        cdef int64_t in_turn_ns = min(max(unix_ns - self.turn_unix_ns, 0), self.listened_max_ns)
+        cdef int64_t late_ns = self.listened_ns + in_turn_ns - self.read_until_ns
+        return <uint32_t>min((late_ns + 999) // 1000, CAPTURE_LATE_MAX_US)
 
     cdef void _note_dropped(self) noexcept nogil:
         # The sockets were read to their end after a stall. A full queue drops the newest, a closed

@@ -3,10 +3,10 @@
 import cython
 import numpy as np
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from udpfast.agents.feed.engine cimport Engine
-from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, Datagram
+from udpfast.core.layout cimport CAPTURE_LATE, DATAGRAM_NO_TIMESTAMP, Datagram
 from udpfast.net.pcap cimport (
     CAPTURE_DOUBT, CAPTURE_EXPIRE, CAPTURE_FINISH, CAPTURE_FOREIGN, CAPTURE_OWN, CAPTURE_RESTART,
     CaptureEntry)
@@ -139,12 +139,15 @@ cdef class Replayer:
         cdef Datagram* item
         cdef bint own = first.event == CAPTURE_OWN
         cdef int64_t now_ns, unix_ns
+        cdef uint32_t late_us = first.flags >> CAPTURE_LATE if own else 0
         cdef int count = 0
         while start + count < stop and count < limit:
             entry = &entries[start + count]
             if entry.event != first.event or entry.channel == CHANNEL_NONE:
                 break
             if entry.now_ns != first.now_ns or entry.unix_ns != first.unix_ns:
+                break
+            if own and entry.flags >> CAPTURE_LATE != late_us:
                 break
             if not own and entry.timestamp_ns != first.timestamp_ns:
                 break
@@ -156,7 +159,7 @@ cdef class Replayer:
             item.line = entry.line
             item.address = entry.address
             if own:
-                item.flags = entry.flags
+                item.flags = entry.flags & (1 << CAPTURE_LATE) - 1
             else:
                 item.flags = DATAGRAM_NO_TIMESTAMP if entry.timestamp_ns == 0 else 0
             count += 1
@@ -171,7 +174,7 @@ cdef class Replayer:
                 self._expired_ns = self._now_ns
                 self._engine.expire(self._now_ns, unix_ns)
         now_ns = self._now_ns
-        self._engine.accept(self._items, count, now_ns, unix_ns)
+        self._engine.accept(self._items, count, now_ns, late_us, unix_ns)
         return count
 
     def replay(
@@ -217,7 +220,7 @@ cdef class Replayer:
                 # Captures are merged from several cards: a step back must not move the timers.
                 self._unix_ns = self._now_ns = max(self._now_ns, entry.timestamp_ns)
                 self._engine.expire(self._now_ns, self._now_ns)
-                self._engine.accept(&datagram, 1, self._now_ns, self._now_ns)
+                self._engine.accept(&datagram, 1, self._now_ns, 0, self._now_ns)
 
     def finish(self) -> None:
         """End the input: what waits is delivered, and open holes are reported. Idempotent."""
