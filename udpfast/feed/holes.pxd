@@ -1,5 +1,5 @@
-# Holes that a server may be asked for: numbers that no line has brought, so long after they were
-# known to be missing that none of them is likely to.
+# Holes that a server may be asked for: numbers that no line is likely to bring any more. They have
+# been known to be missing for long enough.
 
 from libc.stdint cimport INT64_MIN, int64_t, uint32_t, uint64_t
 

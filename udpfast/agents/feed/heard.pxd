@@ -1,5 +1,5 @@
-# When each line was heard last, and each address of those that have several: written where tools
-# look, and which of them have fallen silent.
+# When each line, and each address of a line, was heard last, and which are silent.
+# It is written where tools look.
 
 from libc.stdint cimport INT64_MIN, int64_t, uint32_t
 

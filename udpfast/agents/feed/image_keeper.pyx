@@ -1,5 +1,4 @@
-"""The image keeper: reads a ring, or a store, as any strategy does, and keeps what is true for
-those to come.
+"""The image keeper: reads a ring or store and keeps what is true for readers to come.
 
 It applies every record to a state of its own, and writes what changed into the image from time to
 time: objects first, then up to which position all of them are true. Who joins copies the image

@@ -1,5 +1,4 @@
-"""The relay: reads a ring, or a feed's store, as any strategy does, and publishes what it reads to
-other hosts (docs/relay.md).
+"""The relay: reads a ring or store and publishes it to other hosts (docs/relay.md).
 
 feed's ring -> relay's thread -> incremental and snapshot datagrams on every line
 

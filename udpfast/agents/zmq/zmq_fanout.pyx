@@ -1,5 +1,4 @@
-"""The ZeroMQ fan-out: it reads the ring, or the feed's store, and sends the records to any number
-of subscribers.
+"""The ZeroMQ fan-out: sends the records of a ring or store to its subscribers.
 
 It never waits for a subscriber. One that is too slow misses records, and learns from the numbers in
 each message how many. docs/zmq.md describes the messages byte by byte, and `topics.py` what a
