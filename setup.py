@@ -140,7 +140,7 @@ class BuildExt(build_ext):
     def build_extensions(self) -> None:
         """Compile Python's headers once, if there is much to compile; then the modules."""
         with tempfile.TemporaryDirectory() as folder:
-            if list(self.before.values()).count(None) > MANY and is_gcc():
+            if list(self.before.values()).count(None) > MANY and is_gcc() and not SANITIZE:
                 self.compile_headers(Path(folder))
             super().build_extensions()
 
