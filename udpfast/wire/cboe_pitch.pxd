@@ -4,14 +4,13 @@
 #    8 messages: u8 length (with itself), u8 type
 #
 # Count 0: a heartbeat, the number is the next one. Number 0: unsequenced; 1 follows the highest.
-# A numbering begins with a clear of its unit, which may have the time in front that it counts from.
 
 from libc.stdint cimport uint8_t, uint32_t
 
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport le16, le32
 from udpfast.wire.messages cimport DELIMITER_U8_WHOLE, messages_unit
-from udpfast.wire.unit cimport MALFORMED_HEADER_SHORT, UNIT_RESET, UNIT_UNSEQUENCED, Unit
+from udpfast.wire.unit cimport MALFORMED_HEADER_SHORT, UNIT_UNSEQUENCED, Unit
 
 cdef enum:
     CBOE_PITCH_LENGTH = 0
@@ -20,8 +19,6 @@ cdef enum:
     CBOE_PITCH_NUMBER = 4
     CBOE_PITCH_MESSAGES = 8
     CBOE_PITCH_MESSAGE_MIN = 2
-    CBOE_PITCH_TIME = 0x20
-    CBOE_PITCH_CLEAR = 0x97
 
 
 cdef inline int cboe_pitch_units(
@@ -39,13 +36,4 @@ cdef inline int cboe_pitch_units(
     units.number = le32(data + CBOE_PITCH_NUMBER)
     if units.number == 0:
         units.flags |= UNIT_UNSEQUENCED
-    elif unlikely(units.number == 1 and cboe_pitch_clears(data + CBOE_PITCH_MESSAGES, count)):
-        units.flags |= UNIT_RESET
     return 1
-
-
-cdef inline bint cboe_pitch_clears(const uint8_t* message, int count) noexcept nogil:
-    # Whether messages begin with a clear of their unit.
-    if count > 1 and message[1] == CBOE_PITCH_TIME:
-        message += message[0]
-    return count > 0 and message[1] == CBOE_PITCH_CLEAR
