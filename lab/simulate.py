@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 
-from .behind_rows import BEHIND, lines_behind
 from .follower import Wrong
 from .forged_rows import forged
 from .line_rows import complementary_loss, disagreeing_lines, dying_line, race
@@ -78,7 +77,6 @@ ROWS: dict[str, tuple[Row, list[dict[str, Any]]]] = {
             for loss in (0.0, 0.001, 0.01, 0.05)
         ],
     ),
-    "T-L6": (lines_behind, [{"framing": framing} for framing in BEHIND]),
     "T-O1": (
         reorder,
         [{"depth": depth} for depth in (*range(1, 18), 256, 4_096, 8_191, 8_192, 8_193)],

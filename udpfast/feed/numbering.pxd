@@ -41,8 +41,7 @@ from udpfast.feed.weighed cimport (
 )
 from udpfast.feed.whereabouts cimport (
     numbering_fills_gap, numbering_is_copy_of_late, numbering_is_elsewhere, numbering_is_foreign,
-    numbering_is_previous, numbering_is_reordered, numbering_is_slower, numbering_line_goes_on,
-    numbering_was_here,
+    numbering_is_previous, numbering_is_slower, numbering_line_goes_on, numbering_was_here,
 )
 from udpfast.feed.window cimport (
     window_came_beyond, window_compare_before, window_compare_delivered, window_copy,
@@ -137,8 +136,6 @@ cdef inline int numbering_weigh_known(
                 lines_note_lagging(w, line, d.line, line.highest, where.at, at)
                 line.highest = at
                 line.lagged_ns = now_ns
-        elif numbering_is_reordered(w, line, where, now_ns):
-            where.evidence.bytes = BYTES_NONE
         return numbering_prove_back(p, w, line, d, unit, e, False, now_ns, adoption)
     return WEIGHED_CONTINUES
 

@@ -3,8 +3,8 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from udpfast.core.counter cimport VERDICT_LATE, VERDICT_REPLAY
-from udpfast.feed.lines cimport line_advances, line_spoke_ns, line_steps_back
+from udpfast.core.counter cimport VERDICT_LATE
+from udpfast.feed.lines cimport line_advances, line_spoke_ns
 from udpfast.feed.pace cimport pace_is_quiet, pace_since, pace_takes_ns
 from udpfast.feed.pipeline_state cimport Pipeline
 from udpfast.feed.proof cimport STRAGGLER_MAX_NS
@@ -62,31 +62,6 @@ cdef inline bint numbering_is_slower(
     return line.highest < w.numbering.base or pace_takes_ns(w, w.next - at) < STRAGGLER_MAX_NS
 
 
-cdef inline bint numbering_may_be_behind(
-    const Window* w, const LineAccount* line, const Located* where, int64_t now_ns,
-) noexcept nogil:
-    # Whether a line that is further behind than copies are told, or than holes wait, may still
-    # bring this of the current numbering: it tells nothing of its bytes.
-    if where.evidence.bytes > BYTES_NEW or now_ns - w.forward_ns >= STRAGGLER_MAX_NS:
-        return False
-    return where.verdict == VERDICT_REPLAY or 2 * line.lag_ns > w.waiting.wait_ns
-
-
-cdef inline bint numbering_is_reordered(
-    const Window* w, const LineAccount* line, const Located* where, int64_t now_ns,
-) noexcept nogil:
-    # Whether a line that is behind only brings what its own datagrams overtook. One that has just
-    # brought what is still remembered is not behind.
-    if where.verdict == VERDICT_REPLAY and w.next - line.highest <= w.size:
-        return False
-    return (
-        where.evidence.bytes == BYTES_NEW and where.last < line.highest
-        and not line_steps_back(w, line, where.last)
-        and (where.at >= w.numbering.base or line.highest < w.numbering.base)
-        and numbering_may_be_behind(w, line, where, now_ns)
-    )
-
-
 cdef inline bint numbering_line_goes_on(
     const Window* w, LineAccount* line, const Unit* unit, const Located* where, int64_t now_ns,
 ) noexcept nogil:
@@ -111,9 +86,6 @@ cdef inline bint numbering_line_goes_on(
         if follows and line.run.mode == RUN_PROVING:
             run_note(&line.run, CLAIM_BACK, unit, e, now_ns)
         return True
-    if line.highest >= w.numbering.base and not (follows and line.run.total):
-        if numbering_may_be_behind(w, line, where, now_ns):
-            return True                  # who numbers anew falls behind what it had brought itself
     if follows:
         # Heartbeats tell nothing; as long as they may be under way they are of the current
         # numbering.
