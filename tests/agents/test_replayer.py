@@ -222,6 +222,29 @@ def test_replay_hole_waits_from_when_it_may_have_come(tmp_path, late_us, gaps):
     assert counted["incremental"]["messages"] == 3 - gaps
 
 
+@pytest.mark.parametrize("waited_us", [0, 7_000])
+def test_replay_gap_of_a_late_turn_was_waited_for_from_when_it_was_read(tmp_path, waited_us):
+    config = feed(window={"out_of_order_max_interval": 8})
+    batch = batch_of([(1_000, datagram(n)) for n in (1, 3, *range(4, 14))])
+    batch.headers["event"] = CaptureEvent.OWN
+    batch.headers["unix_ns"] = batch.headers["now_ns"] = 1_000
+    batch.headers["flags"][1] = 20_000 << 8
+    batch.headers["flags"][2:] = (20_000 + waited_us) << 8
+    replayer = Replayer(config, tmp_path)
+    assert replayer.play(batch, 0, 12) == 12
+    with RingCursor.attach(tmp_path, start="begin", payload_hash=PAYLOAD_HASH) as cursor:
+        (at,) = [
+            offset
+            for header, offset in zip(
+                cursor.headers[: cursor.poll()], cursor.offsets, strict=False
+            )
+            if header["kind"] == Kind.GAP
+        ]
+        first, _, _, waited_ns = struct.unpack_from("<QQQq", cursor.payloads, at)
+    replayer.close()
+    assert (first, waited_ns) == (2, waited_us * 1_000)
+
+
 @pytest.mark.parametrize("carry", ["updates", "messages", "both"])
 def test_replay_carry_decides_what_the_ring_holds(tmp_path, carry):
     path = shared("wire", "capture", "roq_udp_clean.pcap.gz")

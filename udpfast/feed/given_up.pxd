@@ -67,7 +67,7 @@ cdef inline int64_t waiting_waited(Window* w, int64_t at, int64_t now_ns) noexce
     # nothing has shown to be missing, since its latest fragment.
     cdef int64_t seen_ns = waiting_hole_seen(w, at, &w.waiting.gap_frontier)
     if seen_ns != INT64_MAX:
-        return now_ns - seen_ns
+        return max(now_ns - seen_ns, 0)  # the clock may have been set in a turn
     return now_ns - window_early(w, at).seen_ns if w.pending and at <= w.waiting.highest else 0
 
 

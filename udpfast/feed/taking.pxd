@@ -189,7 +189,7 @@ cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexce
             waiting_deliver(w, m)
             return True
         if w.next < w.waiting.decided:
-            waiting_gap(w, &p.gap, p.now_ns)
+            waiting_gap(w, &p.gap, p.now_ns + p.late_ns)
             pipeline_say_gap(p, w, m)
             return True
         if not waiting_decide(w, p.now_ns):
