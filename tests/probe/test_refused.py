@@ -22,7 +22,17 @@ def link() -> Iterator[Wire]:
         pytest.skip(str(reason))
 
 
-def test_probes_without_a_route_are_unsent_and_not_lost(link: Wire) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        ("unreachable", "No route to host"),
+        ("prohibit", "Permission denied"),
+        ("blackhole", "Invalid argument"),
+    ],
+)
+def test_probes_without_a_route_are_unsent_and_not_lost(
+    link: Wire, refusal: str, reason: str
+) -> None:
     with link.inside(link.b):
         receiver = Receiver(["10.99.0.2:7007"], spin=False)
     with receiver, link.inside(link.a):
@@ -34,17 +44,17 @@ def test_probes_without_a_route_are_unsent_and_not_lost(link: Wire) -> None:
             thread.start()
             wait_until(lambda: sender.live()["A"]["echoes"] > 100)
             route = ("ip", "-n", link.a, "route")
-            run(*route, "add", "unreachable", "10.99.0.2/32")
+            run(*route, "add", refusal, "10.99.0.2/32")
             wait_until(lambda: sender.live()["A"]["unsent"] > 100)
-            run(*route, "del", "unreachable", "10.99.0.2/32")
+            run(*route, "del", refusal, "10.99.0.2/32")
             thread.join()
             families = sender_families(sender)
     (line,) = found[0].lines.values()
     unsent = line.counts["unsent"]
     assert unsent is not None and unsent > 100
-    assert line.unsent_reasons == {"No route to host": unsent}
+    assert line.unsent_reasons == {reason: unsent}
     assert int(line.sent.sum()) + unsent == len(line.sent) == 1000
     assert not (line.arrived & ~line.sent).any() and not np.isfinite(line.late_ns[~line.sent]).any()
     assert int(line.lost.sum()) == 0
     (sample,) = families.made["udpfast_wire_probes_refused"].samples
-    assert sample.labels["reason"] == "No route to host" and sample.value == unsent
+    assert sample.labels["reason"] == reason and sample.value == unsent

@@ -4,7 +4,7 @@ import os
 from functools import partial
 
 from libc.errno cimport (
-    EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, EINVAL, EIO, EMSGSIZE, ENETDOWN,
+    EACCES, EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, EINVAL, EIO, EMSGSIZE, ENETDOWN,
     ENETUNREACH, ENOBUFS, ENODEV, EPERM, errno,
 )
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -186,8 +186,9 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
         # It is about an earlier datagram. Reporting cleared it; nothing was sent: try again.
         batch.icmp_errors += 1
         return 0
-    if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, ENODEV, EPERM):
-        # This line cannot send it now. Market data must not wait, and the other lines continue.
+    if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, ENODEV, EPERM, EACCES, EINVAL):
+        # This line cannot send it now (EACCES, EINVAL: its route prohibits or swallows it). Market
+        # data must not wait, and the other lines continue.
         batch.unreachable += 1
         batch.unreachable_errno = error
         batch.given_up[batch.first] = <uint8_t>error
