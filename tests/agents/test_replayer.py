@@ -235,9 +235,7 @@ def test_replay_gap_of_a_late_turn_was_waited_for_from_when_it_was_read(tmp_path
     with RingCursor.attach(tmp_path, start="begin", payload_hash=PAYLOAD_HASH) as cursor:
         (at,) = [
             offset
-            for header, offset in zip(
-                cursor.headers[: cursor.poll()], cursor.offsets, strict=False
-            )
+            for header, offset in zip(cursor.headers[: cursor.poll()], cursor.offsets, strict=False)
             if header["kind"] == Kind.GAP
         ]
         first, _, _, waited_ns = struct.unpack_from("<QQQq", cursor.payloads, at)
