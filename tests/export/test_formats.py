@@ -1,6 +1,7 @@
 """Files in common formats: written here, read back by the libraries that users have."""
 
 import re
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -731,7 +732,6 @@ def test_file_of_an_earlier_export_is_replaced(recorded: Path, tmp_path: Path) -
         ("databento_dbn", "x.dbn", "rows", ("--format", "dbn", "--table", "trades")),
         ("databento_dbn", "x.dbn", "partial", ("--format", "dbn", "--table", "trades")),
         ("databento_dbn", "x.dbn.zst", "partial", ("--format", "dbn", "--table", "trades")),
-        ("hftbacktest", "x.npz", "partial", ("--format", "hftbacktest")),
     ],
 )
 def test_full_disk_is_said_with_the_name_of_the_file(
@@ -744,3 +744,21 @@ def test_full_disk_is_said_with_the_name_of_the_file(
     assert isinstance(result.exception, OSError)
     assert f"cannot write: {path}: No space left on device" in str(result.exception)
     assert list(tmp_path.glob(f"{name}*")) == []
+
+
+def test_file_that_has_no_room_leaves_the_one_before(recorded: Path, tmp_path: Path) -> None:
+    pytest.importorskip("hftbacktest", reason="not installed: an extra of its own")
+    path = tmp_path / "x.npz"
+    assert exported(recorded, path, "--symbol", "A", "--format", "hftbacktest").exit_code == 0
+    content = path.read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, before[1]))
+    try:
+        result = exported(recorded, path, "--symbol", "A", "--format", "hftbacktest")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert isinstance(result.exception, OSError)
+    assert f"cannot write: {path}: File too large" in str(result.exception)
+    assert [(each.name, each.read_bytes()) for each in tmp_path.glob("x.npz*")] == [
+        ("x.npz", content)
+    ]
