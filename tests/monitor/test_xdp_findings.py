@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.namespaces import Wire
-from tests.net.xdp_link import attached_program, linked
+from tests.links import linked
+from tests.net.xdp_link import attached_program
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.errors import ConfigError
@@ -20,7 +21,7 @@ from udpfast.net import xdp_open
 @pytest.fixture(scope="module")
 def link() -> Iterator[Wire]:
     """Return a wire with two queues, its two ends in namespaces of their own."""
-    yield from linked()
+    yield from linked(queues=2)
 
 
 @pytest.fixture(autouse=True)

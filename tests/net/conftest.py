@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from bench.namespaces import Wire
-from tests.net.xdp_link import linked
+from tests.links import linked
 
 
 @pytest.fixture(scope="module")
 def link() -> Iterator[Wire]:
     """Return a wire with two queues, its two ends in namespaces of their own."""
-    yield from linked()
+    yield from linked(queues=2)

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from bench.namespaces import Wire, run
-from tests.net.xdp_link import MODES, UNICAST, linked, opened, receive, total
+from tests.links import linked
+from tests.net.xdp_link import MODES, UNICAST, opened, receive, total
 from tests.waiting import PATIENCE_S
 from udpfast.net.xdp_program import CALL, EXIT, MOVE_VALUE, R0, R2, R3, Assembler
 
@@ -27,7 +28,7 @@ _SOL_PACKET, _PACKET_AUXDATA, _STATUS_VLAN_VALID = 263, 8, 1 << 4
 
 @pytest.fixture(scope="module")
 def link() -> Iterator[Wire]:
-    for made in linked():
+    for made in linked(queues=2):
         try:
             tagging = tag_what_leaves(made)
         except OSError as error:

@@ -5,11 +5,8 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 
-import pytest
-
-from bench.namespaces import Wire, WireUnavailableError, run, wire
+from bench.namespaces import Wire, run
 from tests.net.ethernet import sum16
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.net.line import LineAddress
@@ -20,15 +17,6 @@ UNICAST = LineAddress("10.99.0.2:9002")
 GROUP = LineAddress("239.1.2.3:9001", "vb")
 GROUP6 = LineAddress("[ff15::7]:9003", "vb")
 MODES = ("generic", "native")
-
-
-def linked() -> Iterator[Wire]:
-    """Yield a wire with two queues; skip the test where that is impossible."""
-    try:
-        with wire(queues=2) as made:
-            yield made
-    except WireUnavailableError as reason:
-        pytest.skip(str(reason))
 
 
 def opened(link: Wire, *lines: LineAddress, **options: object) -> XdpReceiver:

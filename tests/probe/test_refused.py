@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bench.namespaces import Wire, WireUnavailableError, run, wire
+from bench.namespaces import Wire, run
+from tests.links import linked
 from tests.waiting import wait_until
 from udpfast.cli.wire_metrics import sender_families
 from udpfast.probe import Receiver, Result, Sender
@@ -14,12 +15,8 @@ from udpfast.probe import Receiver, Result, Sender
 
 @pytest.fixture
 def link() -> Iterator[Wire]:
-    """Yield a wire; skip the test where that is impossible."""
-    try:
-        with wire() as made:
-            yield made
-    except WireUnavailableError as reason:
-        pytest.skip(str(reason))
+    """Return a wire of each test's own: its routes are changed."""
+    yield from linked()
 
 
 @pytest.mark.parametrize(
