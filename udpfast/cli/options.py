@@ -15,7 +15,7 @@ from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.log import Level, say_info, say_warning, set_level
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, UdpfastError
-from udpfast.shm.files import replace_file
+from udpfast.shm.files import replacing
 from udpfast.shm.instance import instance_directory, instance_hint, list_instances
 
 __all__ = [
@@ -101,12 +101,9 @@ def write_output(path: Path, text: str) -> None:
     OSError
         It names the file. If its directory may be written, what was there stays as it was.
     """
-    file = Path(os.path.realpath(path))
     try:
-        if os.access(file.parent, os.W_OK | os.X_OK) and (file.is_file() or not path.exists()):
-            replace_file(file, text.encode())
-        else:
-            path.write_text(text, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         error.filename = str(path)
         raise
