@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.frames import datagrams
+from lab.framings import Sent, build
 from tests.shared import shared
 from udpfast.agents.feed.replay_lines import guess_channels
 from udpfast.agents.feed.replay_source import CaptureSource, RawSource
@@ -220,6 +222,39 @@ def test_replay_hole_waits_from_when_it_may_have_come(tmp_path, late_us, gaps):
     replayer.close()
     assert counted["incremental"]["gaps"] == gaps
     assert counted["incremental"]["messages"] == 3 - gaps
+
+
+def mold(number, *messages):
+    return build("moldudp64", Sent(number, messages, (), b"session  1", 1_000))
+
+
+PARTS = datagrams(bytes(1_500), session_id=7, seqno=2)
+#: What shows that something is missing, between what comes before it and what fills it.
+SHOWN = {
+    "message": ("roq", [datagram(1), datagram(3), datagram(2)]),
+    "fragment": ("roq", [datagram(1), *(PARTS[n] for n in (2, 0, 1))]),
+    "packed": ("moldudp64", [mold(n, *[b"m"] * 30) for n in (1, 61, 31)]),
+    "heartbeat": ("moldudp64", [mold(1, b"m"), mold(3), mold(2, b"m")]),
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("late_us", [0, 4_000])
+def test_replay_hole_waits_from_then_whatever_shows_it(tmp_path, shown, late_us):
+    framing, sent = SHOWN[shown]
+    config = feed(wire={"framing": framing}, **({} if framing == "roq" else {"snapshot": {}}))
+    wait_ns = config.window.lost_packet_wait_us * 1_000
+    batch = batch_of([(1_000, data) for data in (*sent[:-1], b"", sent[-1])])
+    batch.headers["event"] = CaptureEvent.OWN
+    batch.headers["event"][-2] = CaptureEvent.EXPIRE
+    batch.headers["unix_ns"] = batch.headers["now_ns"] = 1_000
+    batch.headers["now_ns"][-2:] = 2_000_000 + wait_ns
+    batch.headers["flags"][1:-2] = late_us << 8
+    replayer = Replayer(config, tmp_path)
+    assert replayer.play(batch, 0, len(batch.headers)) == len(batch.headers)
+    counted = replayer.counters()["incremental"]
+    replayer.close()
+    assert counted["gaps"] == (late_us == 0)
 
 
 @pytest.mark.parametrize("waited_us", [0, 7_000])
