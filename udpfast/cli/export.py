@@ -190,8 +190,8 @@ def export(
     summary.report(time.monotonic_ns() - began_ns, as_json)
     if "races" in tables and not (exporter.journal / "raw").is_dir():
         click.echo(
-            f"udpfast: {exporter.journal} has no raw capture, which races are made of: record.what "
-            "must be 'raw' or 'both' to keep the datagrams",
+            f"udpfast: {exporter.journal} has no raw capture, which races are made of; "
+            'record.what = "both" keeps the datagrams, too, from the next run on',
             err=True,
         )
     if reason := exporter.left_out():

@@ -246,8 +246,8 @@ def _found(source: str, raw: bool) -> tuple[Path, bool]:
     if raw:
         if not (journal / "raw").is_dir():
             raise ConfigError(
-                f"{journal} has no raw capture: its feed kept records only; record.what must "
-                "be 'raw' or 'both' to keep the datagrams"
+                f"{journal} has no raw capture: its feed kept records only; "
+                'record.what = "both" keeps the datagrams, too, from the next run on'
             )
         journal = journal / "raw"
     elif has_datagrams_only(journal):
