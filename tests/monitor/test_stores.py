@@ -153,6 +153,19 @@ def test_daemon_that_has_just_begun_is_not_called_dead_or_still(left: Path, befo
             daemon.kill()
 
 
+def test_daemon_that_says_that_it_lives_while_it_is_looked_at_stands_not_still(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = read_description(left)
+    (left / "bus.json").write_bytes(replaced("ended", False)(said))
+    silences = iter([5.0, *[0.0] * 9])
+    monkeypatch.setattr(Live, "silent_s", lambda _live: next(silences))
+    store = read_store(left)
+    assert (store.alive, store.stuck, store.silent_s) == (False, True, 5.0)
+    store = read_store(left)
+    assert (store.alive, store.stuck, store.silent_s) == (True, False, 0.0)
+
+
 def test_daemon_that_only_stands_still_is_not_called_dead(left: Path) -> None:
     said = read_description(left)
     wait_until(lambda: not Live(left).is_alive(), "its silence")

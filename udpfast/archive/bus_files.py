@@ -31,6 +31,7 @@ __all__ = [
     "describe_composite",
     "describe_store",
     "described_by",
+    "is_sign_of_life",
     "list_stores",
     "make_shared",
     "make_wish",
@@ -177,8 +178,12 @@ class Live:
 
     def is_alive(self) -> bool:
         """Return whether the daemon published a state within the last second."""
-        silent_s = self.silent_s()
-        return silent_s is not None and silent_s < 1
+        return is_sign_of_life(self.silent_s())
+
+
+def is_sign_of_life(silent_s: float | None) -> bool:
+    """Return whether a daemon that has been silent for so long (`Live.silent_s`) is alive."""
+    return silent_s is not None and silent_s < 1
 
 
 def shared_directory(store: Path) -> Path:

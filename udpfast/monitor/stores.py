@@ -9,7 +9,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from udpfast.archive.bus_files import Live, described_by, read_description, shared_directory
+from udpfast.archive.bus_files import (
+    Live,
+    described_by,
+    is_sign_of_life,
+    read_description,
+    shared_directory,
+)
 from udpfast.bus.outbox import OUTBOX_HEADER, outbox_facts
 from udpfast.errors import RegionError, UdpfastError, sentence
 from udpfast.log.journal_cursor import JournalCursor
@@ -267,7 +273,8 @@ def _life(directory: Path) -> tuple[bool, float | None, Path]:
     own = shared_directory(directory)
     try:
         live = Live(directory)
-        return live.is_alive(), live.silent_s(), live.shared or own
+        silent_s = live.silent_s()  # once: it may say that it lives in between
+        return is_sign_of_life(silent_s), silent_s, live.shared or own
     except FileNotFoundError:  # never written: it said what it is, and died
         return False, None, own
 
