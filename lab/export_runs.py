@@ -27,7 +27,7 @@ from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 
 from .children import in_child
-from .program import by_seeds
+from .program import by_seeds, memory
 
 __all__ = ["check_seed", "main"]
 
@@ -53,8 +53,7 @@ Rows = dict[int, bytes | int | None]
 
 def check_seed(seed: int) -> None:
     """Run one seed; raise AssertionError with what is wrong."""
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # no disk is under test
-    with tempfile.TemporaryDirectory(prefix="udpfast-runs-", dir=memory) as directory:
+    with tempfile.TemporaryDirectory(prefix="udpfast-runs-", dir=memory()) as directory:
         _World(Path(directory), random.Random(seed)).run()
 
 

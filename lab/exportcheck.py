@@ -34,7 +34,7 @@ from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
 
 from .children import in_child
-from .program import by_seeds
+from .program import by_seeds, memory
 
 __all__ = ["check_seed", "main"]
 
@@ -63,8 +63,7 @@ class KilledError(Exception):
 
 def check_seed(seed: int) -> None:
     """Run one seed; raise AssertionError with what is wrong."""
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # no disk is under test
-    with tempfile.TemporaryDirectory(prefix="udpfast-export-", dir=memory) as directory:
+    with tempfile.TemporaryDirectory(prefix="udpfast-export-", dir=memory()) as directory:
         _World(Path(directory), random.Random(seed)).run()
 
 

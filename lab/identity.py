@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.program import memory
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.books import Books
@@ -261,7 +262,7 @@ class _Readers:
 
 def run(seed: int) -> dict[str, int]:
     """Run one seed; raise `Wrong` if two ways differ, or one says what is not true."""
-    root = Path(tempfile.mkdtemp(prefix="udpfast-identity-"))
+    root = Path(tempfile.mkdtemp(prefix="udpfast-identity-", dir=memory()))
     try:
         return _run(random.Random(seed), root / "feed")
     finally:

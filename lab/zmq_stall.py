@@ -30,7 +30,7 @@ from udpfast.core.layout import Kind
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 
-from .program import program
+from .program import memory, program
 
 __all__ = ["StallOutcome", "stall"]
 
@@ -89,8 +89,7 @@ def stall(
         Of `ZmqConfig`.
     """
     config = ZmqConfig(addresses=("ipc",), **settings)  # type: ignore[arg-type]
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(dir=memory()) as name:
         directory = Path(name)
         ring = Ring.create(directory, CAPACITY_BYTES, PAYLOAD_HASH)
         fanout = ZmqFanout(config, directory)

@@ -26,12 +26,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-#: Most of what tests write are rings, which belong in memory: on a disk they are 20 GB and half of
-#: the time. tests/log has a disk. Set before pytest makes its first directory.
+#: Most of what tests write are rings, which belong in memory: on a disk they are 20 GB, have no
+#: huge pages, and are half of the time. tests/log has a disk. Set before pytest makes its first
+#: directory, also for the programs that tests start.
 MEMORY = "/dev/shm"
 ADVISED_BYTES = 6 << 30
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ADVISED_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+    tempfile.tempdir = os.environ.setdefault("TMPDIR", MEMORY)
 
 #: What takes longest begins first, so that no worker is left alone with it in the end.
 LONG = (

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from lab.conformance import Report
+from lab.program import memory
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
@@ -222,7 +223,7 @@ def follow(
     AssertionError
         The sums of the feed's counters differ in the end.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         instance = Path(directory, "feed")
         instance.mkdir()
         replayer = Replayer(config, instance)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lab.program import memory
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
@@ -63,7 +64,7 @@ class IexUpdates:
         self._numbers = [number for number, _ in messages]
         payload = "iex_deep" if deep else "iex_tops"
         config = venue_config("iex_tp", payload, 1, top=not deep, **settings)
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory(dir=memory()) as directory:
             instance = Path(directory, "feed")
             instance.mkdir()
             replayer = Replayer(config, instance)

@@ -63,7 +63,7 @@ def both(tmp_path: Path) -> Path:
     with open_raw(journal) as raw:
         append(raw, [(1, 10, 10)])
     lines = [{"name": "A", "address": "127.0.0.1:9001"}]
-    wire = {"framing": "moldudp64", "payload": "itch"}
+    wire = {"framing": "moldudp64", "payload": "itch", "streams_max": 1}
     config = parse_feed({"name": "itch", "wire": wire, "streams": {"lines": lines}})
     write_feed(config, journal / "raw")
     return journal

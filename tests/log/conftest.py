@@ -11,6 +11,6 @@ import pytest
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """Return an empty directory on a disk."""
-    path = Path(tempfile.mkdtemp(prefix="udpfast-tests-"))
+    path = Path(tempfile.mkdtemp(prefix="udpfast-tests-", dir="/var/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
