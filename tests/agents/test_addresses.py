@@ -33,7 +33,7 @@ class Feed:
                 "agent": {"huge_pages": False},
                 "wire": {"framing": "cme_mdp3", "streams_max": 16},
                 "receive": receive,
-                "window": {"lost_packet_wait_us": 5_000, "size": 256},
+                "window": {"lost_packet_wait_us": 5_000, "size": 256, "slab_cells": 1024},
                 "session": {"inactivity_timeout_ms": 1_000},
                 "streams": {
                     "lines": [

@@ -62,6 +62,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 def keep(instance: Instance, **settings: Any) -> ImageKeeper:
     """Return a keeper that has read everything and written its image."""
+    settings = {"capacity_bytes": 1 << 22} | settings
     keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=64, **settings), instance.directory)
     keeper.on_start()
     catch_up(keeper)

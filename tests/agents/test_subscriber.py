@@ -38,7 +38,7 @@ def config_of(ports, timestamps):
             "agent": {"huge_pages": False},
             "receive": {"batch": BATCH, "timestamps": timestamps, "rcvbuf_bytes": 1 << 17},
             "session": {"inactivity_timeout_ms": SILENT_MS},
-            "window": {"lost_packet_wait_us": 5_000},
+            "window": {"lost_packet_wait_us": 5_000, "slab_cells": 1024},
             "incremental": {
                 "lines": [
                     {"name": name, "address": f"127.0.0.1:{port}"}

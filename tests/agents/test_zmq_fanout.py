@@ -379,7 +379,9 @@ def test_subscriber_who_joins_while_an_image_is_ahead_gets_no_update_twice(tmp_p
     state = np.zeros((), OBJECT_STATE)
     instance.append(Kind.RECOVERED, state.tobytes(), object_type=3, object_id=7, session=1)
     instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=8), instance.directory)
+    keeper = ImageKeeper(
+        ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=8), instance.directory
+    )
     keeper.on_start()
     for i in range(12_000):  # the writer's beginning is overwritten
         instance.append(Kind.MESSAGE, bytes(64), RecordFlag.UNGATED, session=1)

@@ -68,7 +68,7 @@ def test_quotes_of_a_book_without_the_gil_end_with_each_doubt_and_begin_again_wh
     feed.say(Kind.RECOVERED)
     instance.book([(10.0, 1.0)], [(11.0, 1.0)])  # its very first update
     instance.ring.flush()
-    keeper = ImageKeeper(ImageConfig(interval_ms=0), instance.directory)
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), instance.directory)
     keeper.on_start()
     keeper.work(0)
     keeper.publish()

@@ -93,7 +93,10 @@ def test_images_of_all_feeds_come_before_what_is_published_later(group, tmp_path
             feed.book([(1.0 + number, 2.0)], [(9.0, 4.0)], symbol, not number, object_id=1)
     for feed in feeds:
         feed.ring.flush()
-    keepers = [ImageKeeper(ImageConfig(interval_ms=0), tmp_path / name) for name in ("one", "two")]
+    keepers = [
+        ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), tmp_path / name)
+        for name in ("one", "two")
+    ]
     for keeper in keepers:
         keeper.on_start()
         keeper.work(10**12)

@@ -89,6 +89,7 @@ def sound(books: Content) -> Content:
 
 
 def keeper_of(directory: Path, **fields: Any) -> ImageKeeper:
+    fields = {"capacity_bytes": 1 << 22} | fields
     keeper = ImageKeeper(ImageConfig(interval_ms=0, **fields), directory)
     keeper.on_start()
     return keeper

@@ -100,7 +100,7 @@ def test_reader_that_joins_at_any_moment_has_the_books_of_one_that_was_there(
     capture = shared("wire", "capture", f"roq_udp_{variant}.pcap.gz")
     steps = feed(directory, capture)
     next(steps)
-    keeper = ImageKeeper(ImageConfig(interval_ms=0), directory)
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), directory)
     keeper.on_start()
     always = Strategy(directory, start="begin")
     joined: list[Strategy] = []
@@ -135,7 +135,9 @@ def test_reader_whose_image_went_ahead_while_it_was_read_gets_no_update_twice(
     instance.append(Kind.SESSION, session.tobytes(), session=1)
     instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
     instance.ring.flush()
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=8), instance.directory)
+    keeper = ImageKeeper(
+        ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=8), instance.directory
+    )
     keeper.on_start()
     while keeper.work(1 << 62):
         pass

@@ -34,7 +34,7 @@ class Kept:
         )
         self.instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
         self.instance.ring.flush()
-        self.keeper = ImageKeeper(ImageConfig(interval_ms=0), directory)
+        self.keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), directory)
         self.keeper.on_start()
         self.keep()
         self.quantity = 1
@@ -171,7 +171,9 @@ def test_reader_that_was_lapped_in_a_file_that_was_replaced_waits_for_no_image(k
         kept.instance = Instance(kept.instance.directory, 2 * CAPACITY)
         kept.instance.ring.announce_restart(now_ns=1)
         kept.instance.ring.flush()
-        kept.keeper = ImageKeeper(ImageConfig(interval_ms=0), kept.instance.directory)
+        kept.keeper = ImageKeeper(
+            ImageConfig(interval_ms=0, capacity_bytes=1 << 22), kept.instance.directory
+        )
         kept.keeper.on_start()
         kept.keep()
         batches = [books.poll(timeout=0) for _ in range(2)]
@@ -252,7 +254,9 @@ class Watched(FeedMarket):
 
     def __init__(self, directory: Path, seed: int) -> None:
         super().__init__(directory, seed)
-        self.keeper = ImageKeeper(ImageConfig(interval_ms=0), self.instance.directory)
+        self.keeper = ImageKeeper(
+            ImageConfig(interval_ms=0, capacity_bytes=1 << 22), self.instance.directory
+        )
         self.keeper.on_start()
         self.always, self.books = Reader(self.address, start="begin"), Books()
         self.unseen_bytes = 0

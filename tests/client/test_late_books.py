@@ -116,7 +116,9 @@ def test_reader_with_an_image_believes_nothing_that_one_who_was_there_does_not(
     for seed in range(8):
         rng = random.Random(seed)
         market = FeedMarket(tmp_path / str(seed), seed)
-        keeper = ImageKeeper(ImageConfig(interval_ms=0), market.instance.directory)
+        keeper = ImageKeeper(
+            ImageConfig(interval_ms=0, capacity_bytes=1 << 22), market.instance.directory
+        )
         keeper.on_start()
         always = Reader(market.address, start="begin"), Books()
         joined: list[tuple[Reader, Books]] = []

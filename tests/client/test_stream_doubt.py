@@ -25,7 +25,7 @@ class Feed:
 
     def __init__(self, directory: Path) -> None:
         self.instance = Instance(directory)
-        self.keeper = ImageKeeper(ImageConfig(interval_ms=0), directory)
+        self.keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), directory)
         self.keeper.on_start()
         self.readers = [Reader(self.instance.address, start="begin") for _ in range(2)]
         self.books = [Books(), Books()]

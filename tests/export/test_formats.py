@@ -591,7 +591,8 @@ def test_hftbacktest_replays_the_book_that_the_journal_has(recorded: Path, tmp_p
         ("depth", "B", 99.6, 1),
         ("trade", "S", 99.6, 1),
         ("trade", "B", 0.1 + 0.2, 5),
-        ("clear", "", 0, 0),
+        ("clear", "", 0, 0),  # what was lost
+        ("clear", "", 0, 0),  # the snapshot is empty
     ]
 
 

@@ -1,5 +1,6 @@
 """A venue's feed in tables: instruments from definitions, and rows while books were in doubt."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,12 +30,16 @@ def journal_of(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the journal, which nobody changes."""
+    return journal_of(tmp_path_factory.mktemp("venue"))
+
+
+@pytest.fixture(scope="module")
+def root(recorded: Path) -> Path:
     """Return the journal's export."""
-    folder = tmp_path_factory.mktemp("venue")
-    journal = journal_of(folder)
-    root = folder / "export"
-    list(Exporter(journal, root, tables=("instruments", "levels", "trades", "tops")).run())
+    root = recorded.parent / "export"
+    list(Exporter(recorded, root, tables=("instruments", "levels", "trades", "tops")).run())
     return root
 
 
@@ -57,13 +62,13 @@ def test_rows_say_whether_their_book_was_in_doubt(root: Path, table: str) -> Non
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Path:
+def both(recorded: Path, tmp_path: Path) -> Path:
     """Return a venue's journal with a raw capture beside its records: `record.what` = `both`."""
-    journal = journal_of(tmp_path)
+    journal = Path(shutil.copytree(recorded, tmp_path / "journal"))
     with open_raw(journal) as raw:
         append(raw, [(1, 10, 10)])
     lines = [{"name": "A", "address": "127.0.0.1:9001"}]
-    wire = {"framing": "moldudp64", "payload": "itch", "streams_max": 1}
+    wire = {"framing": "moldudp64", "payload": "itch"}
     config = parse_feed({"name": "itch", "wire": wire, "streams": {"lines": lines}})
     write_feed(config, journal / "raw")
     return journal

@@ -25,7 +25,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 @pytest.fixture
 def keeper(instance: Instance) -> Iterator[ImageKeeper]:
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=64), instance.directory)
+    keeper = ImageKeeper(
+        ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=64), instance.directory
+    )
     begin = np.zeros((), SESSION)
     begin["new_id"] = 1
     instance.append(Kind.SESSION, begin.tobytes(), session=1)

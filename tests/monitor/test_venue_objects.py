@@ -40,7 +40,9 @@ class Fed:
             "books": {"orders_max": 5_000},
         }
         self.replayer = Replayer(parse_feed(settings | tables), directory)
-        self.keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=64), directory)
+        self.keeper = ImageKeeper(
+            ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=64), directory
+        )
         self.keeper.on_start()
         self.reader = Reader(f"ring:{directory}", start="begin")
         self.books = Books(self.reader)

@@ -196,7 +196,7 @@ def test_trade_of_a_stock_that_nobody_named_was_not_cut(tmp_path: Path) -> None:
     replayer = Replayer(venue_config("moldudp64", "itch", 1, **SMALL), tmp_path)
     replay(replayer, [build("moldudp64", sent(5, (executed_at(7, 1_000_000),)))])
     replayer.finish()
-    keeper = ImageKeeper(ImageConfig(interval_ms=0), tmp_path)
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), tmp_path)
     keeper.on_start()
     keeper.work(10**12)
     with Reader(f"ring:{tmp_path}", start="begin") as reader:
