@@ -54,6 +54,8 @@ STARTS = {"tail": 0, "oldest": 1, "begin": 2}
 FLIGHT_UNKNOWN = -(1 << 31)
 SYMBOL_OFFSET = TOP_OF_BOOK.fields["symbol_id"][1]
 UPDATE_HEADER_SIZE = TOP_OF_BOOK.fields["bid_price"][1]
+#: In an update's `present`: the event goes on in the next update of the book.
+PRESENT_MORE = 16
 ENDED, ABSENT, NOT_READY, REFUSED, DAMAGED, REMOVED = -1, -32, -33, -34, -35, -36
 CLOSED = -38
 LOST = f" status {ConnectionStatus.DISCONNECTED:d} {ConnectionScope.WRITER:d}"
@@ -234,6 +236,20 @@ def test_market_at_random_is_read_as_python_reads_it(
     assert [line for line in found[:-1] if line != lost] == expected[:-1], f"seed {seed}"
     assert found[-1].startswith(f"{ENDED} ")
     assert expected[-1] == f"{ENDED} "
+
+
+def test_damaged_update_leaves_the_event_that_the_last_one_began(
+    read: Read, instance: Instance
+) -> None:
+    ours, theirs = PythonReader(instance.address), read(instance.address)
+    assert theirs.opened == "0 open"
+    more = instance.update(BOOK, "binance-usdm", "BTCUSDT", present=PRESENT_MORE, update_type=1)
+    for payload in (more.tobytes(), more.tobytes()[:-1]):
+        instance.append(Kind.BOOK, payload, object_type=3, object_id=7)
+    instance.ring.flush()
+    lines = ours.read()
+    assert "failed" in lines and sum(line.endswith(" partial") for line in lines) == 1
+    assert theirs.read() == lines
 
 
 def test_market_at_random_has_all_that_it_is_for(tmp_path: Path) -> None:

@@ -172,7 +172,6 @@ static inline int udpfast_order_book_apply(struct udpfast_order_book *book, cons
     const struct udpfast_level *rows = (const struct udpfast_level *) (const void *) (update + 1);
     uint64_t refused = book->levels_refused;
     book->stale = 1; /* it stays so if this returns an error */
-    book->partial = 0;
     if (size < sizeof *update
         || size
                < sizeof *update + ((uint64_t) update->bid_count + update->ask_count) * sizeof *rows)
