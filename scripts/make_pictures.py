@@ -9,6 +9,7 @@ report, if Spark is installed. Look at every picture before you commit it.
 
 import argparse
 import asyncio
+import io
 import os
 import re
 import socket
@@ -22,6 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from chromium import MISSING, browser, is_there
+from PIL import Image
+
+#: Pixels: pages show no picture larger.
+SIZE_MAX = 1200
 
 FEED = """\
 name = "deribit"
@@ -121,9 +126,11 @@ def show(driver: Any, address: str, width: int) -> None:
 
 
 def draw(driver: Any, path: Path, seconds: float) -> None:
-    """Write a picture of the window after some seconds."""
+    """Write a picture of the window after some seconds, no larger than pages show it."""
     time.sleep(seconds)
-    path.write_bytes(driver.get_screenshot_as_png())
+    with Image.open(io.BytesIO(driver.get_screenshot_as_png())) as picture:
+        picture.thumbnail((SIZE_MAX, SIZE_MAX))
+        picture.save(path)
 
 
 def show_book(driver: Any) -> int:
