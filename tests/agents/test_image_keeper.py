@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Books, ImageError, Kind, Reader, ReadRecord, RecordFlag
@@ -62,8 +62,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 def keep(instance: Instance, **settings: Any) -> ImageKeeper:
     """Return a keeper that has read everything and written its image."""
-    settings = {"capacity_bytes": 1 << 22} | settings
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=64, **settings), instance.directory)
+    keeper = ImageKeeper(small_image(objects=64, **settings), instance.directory)
     keeper.on_start()
     catch_up(keeper)
     return keeper

@@ -10,13 +10,13 @@ import pytest
 import zmq
 
 from tests.agents.fanout import Subscriber, Turned, caught_up, running
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.ring_names import RingNames
 from udpfast.agents.zmq.zmq_fanout import ZmqFanout
 from udpfast.agents.zmq.zmq_sockets import Outlets
-from udpfast.config import ImageConfig, ZmqConfig
+from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
 from udpfast.errors import ConfigError
@@ -379,9 +379,7 @@ def test_subscriber_who_joins_while_an_image_is_ahead_gets_no_update_twice(tmp_p
     state = np.zeros((), OBJECT_STATE)
     instance.append(Kind.RECOVERED, state.tobytes(), object_type=3, object_id=7, session=1)
     instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
-    keeper = ImageKeeper(
-        ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=8), instance.directory
-    )
+    keeper = ImageKeeper(small_image(objects=8), instance.directory)
     keeper.on_start()
     for i in range(12_000):  # the writer's beginning is overwritten
         instance.append(Kind.MESSAGE, bytes(64), RecordFlag.UNGATED, session=1)

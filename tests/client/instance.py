@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from udpfast.config import ImageConfig
 from udpfast.core.layout import OBJECT_STATE, Kind, ObjectStatus, RecordFlag, Stream
 from udpfast.log.ring import Ring
 from udpfast.market.names import NameTable, name_table_size
@@ -14,6 +15,11 @@ from udpfast.shm.names import create_names, names_table
 
 REGION_PAGE = 4096
 NAMES_CAPACITY = 64
+
+
+def small_image(**settings: Any) -> ImageConfig:
+    """Return the settings of an image that is brought up to date each turn, and is small."""
+    return ImageConfig(**{"interval_ms": 0, "capacity_bytes": 1 << 22, **settings})
 
 
 class Instance:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.cython_module import compile_module
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.config import ImageConfig
 from udpfast.core.layout import (
     CONNECTION,
     GAP,
@@ -68,7 +67,7 @@ def test_quotes_of_a_book_without_the_gil_end_with_each_doubt_and_begin_again_wh
     feed.say(Kind.RECOVERED)
     instance.book([(10.0, 1.0)], [(11.0, 1.0)])  # its very first update
     instance.ring.flush()
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), instance.directory)
+    keeper = ImageKeeper(small_image(), instance.directory)
     keeper.on_start()
     keeper.work(0)
     keeper.publish()

@@ -5,12 +5,11 @@ import contextlib
 import numpy as np
 import pytest
 
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from udpfast import Books
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.client.reader import Reader
-from udpfast.config import ImageConfig
 from udpfast.core.layout import GAP, Kind, RecordFlag
 from udpfast.errors import ImageError
 from udpfast.log.ring import Ring
@@ -93,10 +92,7 @@ def test_images_of_all_feeds_come_before_what_is_published_later(group, tmp_path
             feed.book([(1.0 + number, 2.0)], [(9.0, 4.0)], symbol, not number, object_id=1)
     for feed in feeds:
         feed.ring.flush()
-    keepers = [
-        ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), tmp_path / name)
-        for name in ("one", "two")
-    ]
+    keepers = [ImageKeeper(small_image(), tmp_path / name) for name in ("one", "two")]
     for keeper in keepers:
         keeper.on_start()
         keeper.work(10**12)

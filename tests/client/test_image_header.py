@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.cases import nightly
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.client.test_dead_writer import die, live
 from tests.client.test_image_join import ALWAYS, NEVER
 from tests.client.test_image_orders import STEPS, Strategy
@@ -45,7 +45,6 @@ from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Books, Reader
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.config import ImageConfig
 from udpfast.core.layout import CONTROL_DTYPES, GAP, ConnectionScope, ConnectionStatus, Kind
 from udpfast.log.ring import Ring
 from udpfast.market.state_bytes import ENTRY_HASH
@@ -89,8 +88,7 @@ def sound(books: Content) -> Content:
 
 
 def keeper_of(directory: Path, **fields: Any) -> ImageKeeper:
-    fields = {"capacity_bytes": 1 << 22} | fields
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, **fields), directory)
+    keeper = ImageKeeper(small_image(**fields), directory)
     keeper.on_start()
     return keeper
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.cases import nightly
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.shared import shared
 from udpfast import Books, Reader, RecordFlag
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.replayer import Replayer
-from udpfast.config import ImageConfig, parse_feed
+from udpfast.config import parse_feed
 from udpfast.core.layout import SESSION, Kind
 from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.net.pcap import CaptureReader
@@ -100,7 +100,7 @@ def test_reader_that_joins_at_any_moment_has_the_books_of_one_that_was_there(
     capture = shared("wire", "capture", f"roq_udp_{variant}.pcap.gz")
     steps = feed(directory, capture)
     next(steps)
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), directory)
+    keeper = ImageKeeper(small_image(), directory)
     keeper.on_start()
     always = Strategy(directory, start="begin")
     joined: list[Strategy] = []
@@ -135,9 +135,7 @@ def test_reader_whose_image_went_ahead_while_it_was_read_gets_no_update_twice(
     instance.append(Kind.SESSION, session.tobytes(), session=1)
     instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
     instance.ring.flush()
-    keeper = ImageKeeper(
-        ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=8), instance.directory
-    )
+    keeper = ImageKeeper(small_image(objects=8), instance.directory)
     keeper.on_start()
     while keeper.work(1 << 62):
         pass

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from tests.cases import nightly
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.client.ring_market import CAPACITIES
 from tests.client.test_late_books import ALWAYS, FeedMarket, sound, take
 from udpfast import Books, Callbacks, FormatError, Kind, Latest, Reader, RecordFlag
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.config import ImageConfig
 from udpfast.core.layout import RECORD, SESSION
 
 CAPACITY = 1 << 16
@@ -34,7 +33,7 @@ class Kept:
         )
         self.instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
         self.instance.ring.flush()
-        self.keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), directory)
+        self.keeper = ImageKeeper(small_image(), directory)
         self.keeper.on_start()
         self.keep()
         self.quantity = 1
@@ -171,9 +170,7 @@ def test_reader_that_was_lapped_in_a_file_that_was_replaced_waits_for_no_image(k
         kept.instance = Instance(kept.instance.directory, 2 * CAPACITY)
         kept.instance.ring.announce_restart(now_ns=1)
         kept.instance.ring.flush()
-        kept.keeper = ImageKeeper(
-            ImageConfig(interval_ms=0, capacity_bytes=1 << 22), kept.instance.directory
-        )
+        kept.keeper = ImageKeeper(small_image(), kept.instance.directory)
         kept.keeper.on_start()
         kept.keep()
         batches = [books.poll(timeout=0) for _ in range(2)]
@@ -254,9 +251,7 @@ class Watched(FeedMarket):
 
     def __init__(self, directory: Path, seed: int) -> None:
         super().__init__(directory, seed)
-        self.keeper = ImageKeeper(
-            ImageConfig(interval_ms=0, capacity_bytes=1 << 22), self.instance.directory
-        )
+        self.keeper = ImageKeeper(small_image(), self.instance.directory)
         self.keeper.on_start()
         self.always, self.books = Reader(self.address, start="begin"), Books()
         self.unseen_bytes = 0

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from tests.client.ring_market import Market
 from udpfast import Books, FormatError, Kind, Reader, RecordFlag
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.config import ImageConfig
 
 #: A time at which an image is due.
 ALWAYS = 1 << 62
@@ -116,9 +115,7 @@ def test_reader_with_an_image_believes_nothing_that_one_who_was_there_does_not(
     for seed in range(8):
         rng = random.Random(seed)
         market = FeedMarket(tmp_path / str(seed), seed)
-        keeper = ImageKeeper(
-            ImageConfig(interval_ms=0, capacity_bytes=1 << 22), market.instance.directory
-        )
+        keeper = ImageKeeper(small_image(), market.instance.directory)
         keeper.on_start()
         always = Reader(market.address, start="begin"), Books()
         joined: list[tuple[Reader, Books]] = []

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from udpfast import Books, Kind, Reader, RecordFlag
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.config import ImageConfig
 from udpfast.core.layout import GAP, LAPPED, OBJECT_STATE, SESSION, Stream
 
 LEFT, RIGHT = 2, 3
@@ -25,7 +24,7 @@ class Feed:
 
     def __init__(self, directory: Path) -> None:
         self.instance = Instance(directory)
-        self.keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), directory)
+        self.keeper = ImageKeeper(small_image(), directory)
         self.keeper.on_start()
         self.readers = [Reader(self.instance.address, start="begin") for _ in range(2)]
         self.books = [Books(), Books()]

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.client.instance import Instance
+from tests.client.instance import Instance, small_image
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.config import ImageConfig
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, Kind, ObjectStatus, ObjectWait
 from udpfast.monitor.limits import read_image
 from udpfast.monitor.objects import REASONS, ObjectStates, read_objects
@@ -25,9 +24,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 @pytest.fixture
 def keeper(instance: Instance) -> Iterator[ImageKeeper]:
-    keeper = ImageKeeper(
-        ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=64), instance.directory
-    )
+    keeper = ImageKeeper(small_image(objects=64), instance.directory)
     begin = np.zeros((), SESSION)
     begin["new_id"] = 1
     instance.append(Kind.SESSION, begin.tobytes(), session=1)

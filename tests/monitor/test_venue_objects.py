@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.client.instance import small_image
 from tests.payload.itch_market import ItchMarket
 from tests.payload.order_market import OrderMarket, PitchMarket
 from udpfast import Books, Reader
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.replayer import Replayer
-from udpfast.config import ImageConfig, parse_feed
+from udpfast.config import parse_feed
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.objects import ObjectStates
 from udpfast.monitor.status import InstanceStatus, read_status
@@ -40,9 +41,7 @@ class Fed:
             "books": {"orders_max": 5_000},
         }
         self.replayer = Replayer(parse_feed(settings | tables), directory)
-        self.keeper = ImageKeeper(
-            ImageConfig(interval_ms=0, capacity_bytes=1 << 22, objects=64), directory
-        )
+        self.keeper = ImageKeeper(small_image(objects=64), directory)
         self.keeper.on_start()
         self.reader = Reader(f"ring:{directory}", start="begin")
         self.books = Books(self.reader)

@@ -13,13 +13,13 @@ import pytest
 from lab.conformance import Report
 from lab.conformance.books import Followed, check, follow, venue_config
 from lab.framings import Sent, build
+from tests.client.instance import small_image
 from tests.payload.itch_market import ItchMarket
 from tests.payload.order_market import DeepPlusMarket, OrderMarket, PitchMarket
 from tests.shared import ROOT, shared
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.reader import Reader
-from udpfast.config import ImageConfig
 from udpfast.config.lines import PAYLOADS
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.monitor.limits import reached_limits, read_image
@@ -196,7 +196,7 @@ def test_trade_of_a_stock_that_nobody_named_was_not_cut(tmp_path: Path) -> None:
     replayer = Replayer(venue_config("moldudp64", "itch", 1, **SMALL), tmp_path)
     replay(replayer, [build("moldudp64", sent(5, (executed_at(7, 1_000_000),)))])
     replayer.finish()
-    keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 22), tmp_path)
+    keeper = ImageKeeper(small_image(), tmp_path)
     keeper.on_start()
     keeper.work(10**12)
     with Reader(f"ring:{tmp_path}", start="begin") as reader:
