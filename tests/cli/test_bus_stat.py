@@ -17,6 +17,7 @@ from udpfast.archive.bus_files import describe_store, read_description
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
+from udpfast.core.clock import realtime_ns
 from udpfast.net.ports import free_port
 
 
@@ -89,6 +90,7 @@ def test_stat_shows_what_a_dead_host_lacks_and_what_it_said_last(tmp_path: Path)
             wait_until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "its word")
             end = other.parts[0].store.end
         wait_until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
+        sent_ns = realtime_ns()
         with App(f"store:{tmp_path / 'S' / 'orders'}", "algo") as app:
             for _ in range(5):
                 app.send(b"x" * 100)
@@ -99,6 +101,7 @@ def test_stat_shows_what_a_dead_host_lacks_and_what_it_said_last(tmp_path: Path)
         lacks = state(tmp_path, "S")["consumers"]["one"]
         assert not lacks["connected"]
         assert lacks["lag_records"] == 6  # SENDER and the messages
+        assert lacks["lag_ms"] <= (realtime_ns() - sent_ns) // 1_000_000
         assert lacks["lag_bytes"] == store.end - end
         assert "copy one: not connected, 6 records, " in stat(tmp_path, "S")
         dead = state(tmp_path, "one")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from udpfast.archive.names import RingTable, names_path
 from udpfast.errors import FormatError
 from udpfast.market.names import NameTable, name_table_size
+from udpfast.shm.files import sync_path
 from udpfast.shm.names import create_names, names_table, reopen_names
 from udpfast.shm.region import Region
 
@@ -19,6 +19,8 @@ _FILE = re.compile(r"([0-9]{8,19})\.names")
 
 class NameCopy:
     """A copy of an instance's names in a journal's directory, which grows as they do.
+
+    `sync` may be called from another thread than the rest.
 
     Parameters
     ----------
@@ -47,6 +49,7 @@ class NameCopy:
         self._instance = instance
         self._directory = directory
         self._synced = 0
+        self._unsynced: list[Path] = []  # files before this one that the disk has not all of
         self._target_region: Region | None = None
         self.renew(ring_mark)
 
@@ -65,6 +68,8 @@ class NameCopy:
             return False
         if before[1] is not None:
             self._copy(before[1])  # what the old one got last
+        if self._target_region is not None and self.copied != self._synced:
+            self._unsynced.append(self._target_region.path)
         for region in (before[0], self._target_region):
             if region is not None:
                 region.close()
@@ -103,10 +108,15 @@ class NameCopy:
 
     def _create_target(self, capacity: int) -> None:
         path = names_path(self._directory, self.number)
-        self._target_region = create_names(path, name_table_size(capacity))
-        self._target = NameTable(names_table(self._target_region), capacity=capacity)
-        self._target_region.mark_ready()
+        region = create_names(path, name_table_size(capacity))
+        try:
+            self._target = NameTable(names_table(region), capacity=capacity)
+            region.mark_ready()
+        except BaseException:
+            region.close()
+            raise
         self.copied = self._synced = 0
+        self._target_region = region  # only now is there a file to sync
 
     def copy(self) -> None:
         """Copy what is new."""
@@ -122,14 +132,13 @@ class NameCopy:
 
     def sync(self) -> None:
         """Have the disk take what was copied."""
+        while self._unsynced:
+            sync_path(self._unsynced[0])
+            del self._unsynced[0]
         region, copied = self._target_region, self.copied
         if region is None or copied == self._synced:
             return
-        fd = os.open(region.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_path(region.path)
         if region is self._target_region:  # not another one by now
             self._synced = copied
 
