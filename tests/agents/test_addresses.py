@@ -30,7 +30,6 @@ class Feed:
             {
                 "name": "test",
                 "ring": {"capacity_bytes": 1 << 22},
-                "agent": {"huge_pages": False},
                 "wire": {"framing": "cme_mdp3", "streams_max": 16},
                 "receive": receive,
                 "window": {"lost_packet_wait_us": 5_000, "size": 256, "slab_cells": 1024},

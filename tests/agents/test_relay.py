@@ -45,7 +45,6 @@ class World:
             "window": {"size": 1024, "slab_cells": 1024},
             "objects": {"max": 256, "collect_bytes": 1 << 20},
             "ring": {"capacity_bytes": 1 << 22, "names": 64},
-            "agent": {"huge_pages": False},
         }
         self.far = End(far_config(**small), directory / "far")
         self.records: list[Any] = []

@@ -35,7 +35,6 @@ def config_of(ports, timestamps):
             "name": "test",
             "ring": {"capacity_bytes": 1 << 22},
             "objects": {"collect_bytes": 1 << 20},
-            "agent": {"huge_pages": False},
             "receive": {"batch": BATCH, "timestamps": timestamps, "rcvbuf_bytes": 1 << 17},
             "session": {"inactivity_timeout_ms": SILENT_MS},
             "window": {"lost_packet_wait_us": 5_000, "slab_cells": 1024},

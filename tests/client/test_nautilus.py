@@ -336,7 +336,6 @@ class Feed:
         lines = [[{"name": "A", "address": f"127.0.0.1:{port}"}] for port in ports]
         self._settings = {
             "name": "nautilus",
-            "agent": {"huge_pages": False},
             "incremental": {"lines": lines[0]},
             "snapshot": {"lines": lines[1]},
             "window": {"lost_packet_wait_us": 2_000},

@@ -36,7 +36,7 @@ def feed(name: str = "one", port: int = 9101, interface: str = "vb", **xdp: obje
     return parse_feed(
         {
             "name": name,
-            "agent": {"huge_pages": False, "idle": "sleep"},
+            "agent": {"idle": "sleep"},
             "ring": {"capacity_bytes": 1 << 22, "carry": "messages"},
             "receive": {"path": "xdp"},
             "xdp": {"frames": 64, **xdp},

@@ -42,7 +42,6 @@ def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tables(name: str, path: str, **xdp: object) -> dict[str, Any]:
     return {
-        "agent": {"huge_pages": False},  # impossible for files on disk, as here
         "name": name,
         "ring": {"capacity_bytes": 1 << 24, "carry": "messages"},
         "objects": {"collect_bytes": 1 << 20},

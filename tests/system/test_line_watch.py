@@ -210,7 +210,6 @@ def test_feed_goes_on_and_counts_when_an_interface_is_made_again(
     ]
     tables = {
         "name": "remade",
-        "agent": {"huge_pages": False},
         "ring": {"capacity_bytes": 1 << 22},
         "objects": {"collect_bytes": 1 << 20},
         "receive": {"rcvbuf_bytes": 1 << 16},

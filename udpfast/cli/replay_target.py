@@ -137,12 +137,7 @@ class EngineTarget:
         journal: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._config = replace(
-            config,
-            record=RecordConfig(),
-            # A quarter of a second to get them, for a ring that most replays fill once.
-            agent=replace(config.agent, huge_pages=directory is not None),
-        )
+        self._config = replace(config, record=RecordConfig())
         self._stack = ExitStack()
         self._progress = None if directory is None else progress
         self._directory = directory or self._own_directory()

@@ -89,8 +89,8 @@ class AgentConfig(Struct, frozen=True):
     huge_pages: Annotated[
         bool,
         Meta(
-            description="put the ring and the windows on 2 MiB pages (needs Linux 6.1, "
-            "no special rights)"
+            description="put the ring, its names, the windows and the image on 2 MiB pages (needs "
+            "Linux 6.1, no special rights)"
         ),
     ] = True
     strict: Annotated[

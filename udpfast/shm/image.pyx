@@ -28,7 +28,9 @@ cdef class Image:
     """
 
     @staticmethod
-    def create(path: str | os.PathLike[str], slots: int, size_bytes: int, entry_hash: int) -> Image:
+    def create(
+            path: str | os.PathLike[str], slots: int, size_bytes: int, entry_hash: int,
+            huge: bool = False) -> Image:
         """Create an empty image, in place of a dead writer's.
 
         Parameters
@@ -41,6 +43,8 @@ cdef class Image:
             Memory for the entries, each of which is stored twice.
         entry_hash : int
             Hash of the layouts of the entries; readers must pass the same one.
+        huge : bool
+            Ask the kernel for pages of 2 MiB, as far as it has them.
 
         Raises
         ------
@@ -53,7 +57,7 @@ cdef class Image:
         cdef Py_ssize_t begin = IMAGE_SLOTS + slots * IMAGE_SLOT_SIZE
         cdef Region region = Region.create(
             image_path(path), IMAGE_KIND, begin + size_bytes, IMAGE_LAYOUT ^ entry_hash,
-            replace=True)
+            replace=True, huge=huge)
         image.region = region
         image.writer.memory = region.pointer
         image.writer.slots = <ImageSlot*>(region.pointer + IMAGE_SLOTS)

@@ -30,9 +30,14 @@ def attach_names(path: str | os.PathLike[str], writable: bool = False) -> Region
     return Region.attach(path, NAMES_KIND, NAMES_LAYOUT, writable=writable)
 
 
-def create_names(path: str | os.PathLike[str], table_bytes: int) -> Region:
-    """Create a region with room for a table. An existing file is replaced at `mark_ready`."""
-    return Region.create(path, NAMES_KIND, NAMES_TABLE + table_bytes, NAMES_LAYOUT, replace=True)
+def create_names(path: str | os.PathLike[str], table_bytes: int, *, huge: bool = False) -> Region:
+    """Create a region with room for a table. An existing file is replaced at `mark_ready`.
+
+    `huge` asks for pages of 2 MiB, as `Region.create` does.
+    """
+    return Region.create(
+        path, NAMES_KIND, NAMES_TABLE + table_bytes, NAMES_LAYOUT, replace=True, huge=huge
+    )
 
 
 def reopen_names(path: str | os.PathLike[str], claim: bool = True) -> Region:

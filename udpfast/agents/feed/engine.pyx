@@ -291,7 +291,9 @@ cdef class Engine:
         if disk is not None:
             self._regions.keep(store_names_open(&self.stages.names, disk.log, config.ring.names))
             return 0
-        region = names_open(&self.stages.names, self.directory / "names", config.ring.names)
+        region = names_open(
+            &self.stages.names, self.directory / "names", config.ring.names,
+            self._regions.huge_pages)
         self._regions.keep(region, region)
         return NameTable(names_table(region)).mark
 

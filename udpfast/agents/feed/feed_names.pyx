@@ -13,7 +13,7 @@ from udpfast.shm.names import create_names, reopen_names
 __all__ = []
 
 
-cdef Region names_open(Names* names, path, int count):
+cdef Region names_open(Names* names, path, int count, bint huge):
     # Ids outlive a restart of the writer: the ring still holds records that carry them. A table of
     # another size begins with the old one's names, in their order, and is the same by its key, too.
     cdef Region region
@@ -37,7 +37,7 @@ cdef Region names_open(Names* names, path, int count):
         raise ConfigError(
             f"ring.names: expected at least {len(known)}, the number of names that the instance "
             f"has already, found {count}")
-    region = create_names(path, size - REGION_PAGE)
+    region = create_names(path, size - REGION_PAGE, huge=huge)
     names_init(names, region.pointer + REGION_PAGE, size - REGION_PAGE, count)
     if known:
         names.header.key = key

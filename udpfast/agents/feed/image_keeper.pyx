@@ -49,9 +49,12 @@ cdef class ImageKeeper(Agent):
     config : ImageConfig
     directory : Path
         The instance's.
+    huge_pages : bool
+        The image shall have pages of 2 MiB.
     """
 
     cdef object _config
+    cdef bint _huge_pages
     cdef object _directory
     cdef FeedCursor _cursor
     cdef Image _image
@@ -65,9 +68,10 @@ cdef class ImageKeeper(Agent):
     cdef int64_t _report_at_ns
     cdef int64_t _look_at_ns
 
-    def __init__(self, config: ImageConfig, directory: Path):
+    def __init__(self, config: ImageConfig, directory: Path, huge_pages: bool = False):
         super().__init__("udpfast image")
         self._config = config
+        self._huge_pages = huge_pages
         self._directory = Path(directory)
         self._depth = config.depth
         self._interval_ns = config.interval_ms * 1_000_000
@@ -82,7 +86,7 @@ cdef class ImageKeeper(Agent):
         try:
             self._image = Image.create(
                 self._directory, self._config.objects + 1, self._config.capacity_bytes,
-                ENTRY_HASH)
+                ENTRY_HASH, self._huge_pages)
             if not image_reserve(
                     &self._image.writer, 0, head_size(&self._state, True)):
                 raise ConfigError("image.capacity_bytes: expected room for one entry, found "
@@ -229,4 +233,4 @@ cdef class ImageKeeper(Agent):
 
 def build(config: FeedConfig, directory: Path) -> ImageKeeper:
     """Return the keeper that a feed's file asks for, for the instance in `directory`."""
-    return ImageKeeper(config.image, directory)
+    return ImageKeeper(config.image, directory, config.agent.huge_pages)
