@@ -148,7 +148,9 @@ def test_replay_of_a_part_that_is_not_there_says_what_is(option, of, tmp_path):
         source = shared("wire", "capture", "roq_udp_clean.pcap.gz")
     else:
         directory = source / "raw" if of == "raw" else source
-        with Journal.open(directory, CONTROL_LAYOUTS if of == "raw" else LAYOUTS) as journal:
+        with Journal.open(
+            directory, CONTROL_LAYOUTS if of == "raw" else LAYOUTS, segment_bytes=1 << 18
+        ) as journal:
             journal.append(Kind.MESSAGE, b"x", published_ns=10**9)
     arguments = [*["--raw"] * (of == "raw"), str(source), *option]
     error = CliRunner().invoke(cli, ["replay", *arguments]).exception
@@ -159,7 +161,7 @@ def test_replay_of_a_part_that_is_not_there_says_what_is(option, of, tmp_path):
 
 
 def test_replay_of_a_hole_in_a_journal_says_so(tmp_path):
-    with Journal.open(tmp_path, LAYOUTS) as journal:
+    with Journal.open(tmp_path, LAYOUTS, segment_bytes=1 << 18) as journal:
         for second in (1, 5):
             journal.append(Kind.MESSAGE, b"x", published_ns=10**18 + second * 10**9)
     part = ["--from", str(10**18 + 2 * 10**9), "--until", str(10**18 + 3 * 10**9)]
@@ -189,7 +191,7 @@ def test_stat_of_a_dead_instance_tells_what_it_knew(instance):
 
 def test_tail_of_a_journal_prints_its_records_and_ends(tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path))
-    with Journal.open(tmp_path / "kept", durable=False) as journal:
+    with Journal.open(tmp_path / "kept", durable=False, segment_bytes=1 << 18) as journal:
         for number in range(3):
             journal.append(Kind.MESSAGE, b"payload", number=number)
     result = CliRunner().invoke(cli, ["tail", "journal:kept", "--begin", "--json"])
@@ -232,7 +234,7 @@ def test_tail_of_a_journal_that_is_followed_prints_what_the_next_recorder_writes
 def test_tail_kind_goes_by_any_name_that_a_reader_takes(
     kind: str, numbers: list[int], tmp_path: Path
 ) -> None:
-    with Journal.open(tmp_path / "kept", durable=False) as journal:
+    with Journal.open(tmp_path / "kept", durable=False, segment_bytes=1 << 18) as journal:
         journal.append(Kind.MESSAGE, b"payload", number=0)
         journal.append(Kind.GAP, bytes(64), number=1)
     arguments = ["tail", f"journal:{tmp_path}/kept", "--begin", "--json", "--kind", kind]

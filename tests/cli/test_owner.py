@@ -33,7 +33,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def write(directory: Path) -> None:
     """Append a record, as a recorder does."""
-    with Journal.open(directory) as journal:
+    with Journal.open(directory, segment_bytes=1 << 18) as journal:
         journal.append(Kind.MESSAGE, b"x" * 100)
 
 

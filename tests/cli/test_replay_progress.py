@@ -30,7 +30,7 @@ def replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path))
     journal = tmp_path / "kept"
-    with Journal.open(journal, LAYOUTS) as kept:
+    with Journal.open(journal, LAYOUTS, segment_bytes=1 << 18) as kept:
         for second in range(5):
             kept.append(Kind.MESSAGE, b"x", published_ns=BEGAN_NS + second * SECOND_NS)
     result = CliRunner().invoke(cli, ["replay", str(journal), "--to", "ring:again"])

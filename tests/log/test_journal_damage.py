@@ -21,6 +21,8 @@ from udpfast.log.journal_state import journal_identity
 from udpfast.log.segment import list_segments, segment_path
 from udpfast.log.verify import verify_segments
 
+SEGMENT = 1 << 18
+
 
 def test_journal_cut_anywhere_is_a_valid_prefix(tmp_path):
     assert check_cuts(tmp_path, cuts=32, seed=1) == 32
@@ -44,7 +46,7 @@ def test_journal_whatever_became_of_its_files_adds_up(tmp_path, check, count):
 def test_journal_taken_up_again_without_what_came_then_does_not_end_there(tmp_path):
     directory = tmp_path / "journal"
     for number in (1, 2):  # one writer and one segment each
-        with Journal.open(directory) as journal:
+        with Journal.open(directory, segment_bytes=SEGMENT) as journal:
             journal.append(Kind.MESSAGE, b"of writer %d" % number)
     segment_path(directory, 2).unlink()
     (directory / "journal").unlink()
@@ -56,7 +58,7 @@ def test_journal_taken_up_again_without_what_came_then_does_not_end_there(tmp_pa
 
 def test_journal_whose_own_file_lost_its_page_is_known_by_its_segments(tmp_path):
     directory = tmp_path / "journal"
-    with Journal.open(directory) as journal:
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
         journal.append(Kind.MESSAGE, b"one")
         identity = journal.identity
     content = bytearray((directory / "journal").read_bytes())
@@ -67,14 +69,14 @@ def test_journal_whose_own_file_lost_its_page_is_known_by_its_segments(tmp_path)
 
 def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):
     directory = tmp_path / "journal"
-    with Journal.open(directory) as journal:
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
         for number in range(10):
             journal.append(Kind.MESSAGE, b"before %d" % number)
         image = segment_path(directory, 1).read_bytes()  # not sealed, as after a crash
     content = bytearray(image)
     content[image.index(b"before 5")] ^= 1
     segment_path(directory, 1).write_bytes(content)
-    with Journal.open(directory) as journal:
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
         assert journal.index == 10 and journal.recovery.missing == 1
         assert journal.recovery.cut_bytes == 0
         journal.append(Kind.MESSAGE, b"behind 9")
@@ -90,7 +92,7 @@ def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):
 @pytest.mark.parametrize("sealed", [True, False])
 def test_damaged_record_costs_no_record_behind_it_and_opening_none_either(tmp_path, known, sealed):
     directory = tmp_path / "journal"
-    with Journal.open(directory) as journal:
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
         for number in range(10):
             journal.append(Kind.MESSAGE, b"before %d" % number)
         image = segment_path(directory, 1).read_bytes()  # not sealed, as after a crash
@@ -101,7 +103,7 @@ def test_damaged_record_costs_no_record_behind_it_and_opening_none_either(tmp_pa
         (directory / "journal").unlink()
     (check,) = verify_segments(directory)
     assert (check.records, check.missing) == (9, 1)
-    Journal.open(directory).__exit__(None, None, None)
+    Journal.open(directory, segment_bytes=SEGMENT).__exit__(None, None, None)
     assert [(each.records, each.missing) for each in verify_segments(directory)][:1] == [(9, 1)]
     with JournalCursor.attach(directory, follow=False) as cursor:
         found = []
@@ -114,7 +116,7 @@ def test_damaged_record_costs_no_record_behind_it_and_opening_none_either(tmp_pa
 
 def test_journal_with_a_record_at_another_s_place_does_not_hand_it_out(tmp_path):
     directory = tmp_path / "journal"
-    with Journal.open(directory) as journal:
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
         for number in range(10):
             journal.append(Kind.MESSAGE, b"record %d" % number)
     content = bytearray(segment_path(directory, 1).read_bytes())

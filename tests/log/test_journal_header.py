@@ -56,7 +56,7 @@ def test_journal_that_is_renamed_or_reached_by_a_link_stays_the_same(original, t
         original.rename(tmp_path / "elsewhere")
     else:
         (tmp_path / "elsewhere").symlink_to(original)
-    with Journal.open(tmp_path / "elsewhere") as journal:
+    with Journal.open(tmp_path / "elsewhere", segment_bytes=SEGMENT) as journal:
         append(journal, 30)
     assert journal_identity(tmp_path / "elsewhere") == identity
 
@@ -65,7 +65,10 @@ def test_copy_that_is_recorded_on_is_another_journal_with_all_records(original, 
     copy, identity = tmp_path / "copy", journal_identity(original)
     shutil.copytree(original, copy)
     reader = JournalCursor.attach(copy)
-    with Journal.open(copy) as journal, Journal.open(original) as first:
+    with (
+        Journal.open(copy, segment_bytes=SEGMENT) as journal,
+        Journal.open(original, segment_bytes=SEGMENT) as first,
+    ):
         assert "is a copy of journal" in journal.recovery.notes[0]
         assert first.recovery.notes == () and first.identity == identity
         assert journal.identity != identity
@@ -81,7 +84,7 @@ def test_copy_that_is_recorded_on_is_another_journal_with_all_records(original, 
     # Neither journal accepts a segment of the other.
     shutil.copy(segment_path(original, 4), segment_path(copy, 4))
     assert read(copy) == (list(range(30)), 1)
-    with Journal.open(copy) as journal:
+    with Journal.open(copy, segment_bytes=SEGMENT) as journal:
         assert "set aside" in journal.recovery.notes[0]
 
 
@@ -97,12 +100,12 @@ def test_copy_whose_writer_was_killed_as_it_became_a_journal_becomes_one(
 
     monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(OSError, match="cannot sync"):
-        Journal.open(copy)
+        Journal.open(copy, segment_bytes=SEGMENT)
     monkeypatch.setattr(os, "fsync", sync)
     identity = journal_identity(copy)
     shutil.copytree(copy, tmp_path / "second")
     for directory, same in ((copy, True), (tmp_path / "second", False)):
-        with Journal.open(directory) as journal:
+        with Journal.open(directory, segment_bytes=SEGMENT) as journal:
             assert (journal.identity == identity) == same
             append(journal, 30)
         assert read(directory) == (list(range(31)), 0)
@@ -115,7 +118,7 @@ def test_copy_whose_segments_are_links_leaves_those_of_the_original(original, tm
     shutil.copy(original / "journal", copy / "journal")
     for number in list_segments(original):
         os.link(segment_path(original, number), segment_path(copy, number))
-    with Journal.open(copy) as journal:
+    with Journal.open(copy, segment_bytes=SEGMENT) as journal:
         append(journal, 30)
     assert read(copy) == (list(range(31)), 0)
     assert read(original) == (list(range(30)), 0)
