@@ -1,6 +1,8 @@
 """Fixtures for every test."""
 
+import contextlib
 import gc
+import importlib
 import os
 import random
 import shutil
@@ -84,14 +86,35 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.name in NIGHTLY and not asked else None
 
 
+def _import_own_share_first(config: pytest.Config) -> None:
+    """Have each of several workers begin with other files, all of which it imports.
+
+    pytest compiles a file when it is first imported, 7 s for all: so no two compile the same one.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    names = sorted(
+        path.relative_to(config.rootpath).with_suffix("").parts
+        for path in (config.rootpath / "tests").rglob("test_*.py")
+        if set(NIGHTLY).isdisjoint(path.parts)
+    )
+    at = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for name in names[at:] + names[:at]:
+        # What is wrong with it, or missing for it, is said when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(name))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Look for garbage only among what comes when all tests are collected: they are there to stay.
 
     A fifth of the time to collect them; and a test that collects garbage has only its own to see.
     """
     gc.disable()
     try:
+        _import_own_share_first(session.config)
         return (yield)
     finally:
         gc.freeze()
