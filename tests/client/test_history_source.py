@@ -304,6 +304,24 @@ def test_damage_at_the_end_of_a_journal_is_made_good_by_the_ring(instance, tmp_p
     recorder.on_stop()
 
 
+def test_damage_in_a_journal_does_not_hide_what_a_reader_of_its_ring_lacks(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)  # so that one entry counts the whole segment
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    with Reader(both(instance, tmp_path), start="tail") as reader:
+        for first in (10, 210):
+            publish(instance, first, 200)  # the first of them are overwritten
+            drive(recorder)
+        with segment_path(tmp_path / "journal", 1).open("r+b") as segment:
+            at = segment.read().index(b"%08d" % 5)
+            segment.seek(at)
+            segment.write(b"damage")
+        batch = reader.poll(timeout=5)
+        assert 100 < batch.lapped == int(bytes(batch.payload(0))[:8]) - 10 < 200
+    recorder.on_stop()
+    instance.close()
+
+
 @pytest.mark.parametrize("start", [START_NS, "begin"])
 def test_journal_lost_before_it_is_read_is_made_good_by_the_ring(instance, tmp_path, start):
     publish(instance, 0, 10)

@@ -112,6 +112,38 @@ def test_runs_behind_damage_are_counted_though_it_hides_a_lapped(journal):
     assert recorded_end(journal.directory, BEFORE, LAYOUTS) == ((1 << 31) + 1200, True)
 
 
+def test_runs_behind_two_damages_count_what_a_lapped_between_them_stands_for(journal):
+    roll(journal)
+    records(journal, range(10))
+    lapped(journal, 90)
+    records(journal, range(100, 110))
+    damage(journal, 1, 5 * 1064)
+    damage(journal, 1, 12 * 1064 + 80)
+    found, end = runs_of(journal)
+    assert found == [
+        (BEFORE, 0, 5, True),
+        (BEFORE, 6, 10, False),
+        (BEFORE, 100, 102, False),
+        (BEFORE, 103, 110, False),
+    ]
+    assert end == (BEFORE, 110, False)
+
+
+def test_runs_from_amid_a_segment_count_what_a_lapped_behind_damage_stands_for(journal):
+    roll(journal)
+    records(journal, range(10))
+    lapped(journal, 90)
+    records(journal, range(100, 110))
+    damage(journal, 1, 5 * 1064)
+    found = find_recorded(journal.directory, BEFORE, 10, LAYOUTS)
+    assert (found.index, found.journal_index) == (100, 11)
+    with JournalCursor.attach(
+        journal.directory, ("position", found.position), follow=False, layouts=LAYOUTS
+    ) as cursor:
+        runs = RecordedRuns(cursor, BEFORE, found.index, found.journal_index)
+        assert [(runs.index, headers["number"][0]) for headers in runs] == [(100, 100)]
+
+
 def test_runs_behind_a_lost_segment_are_counted_by_the_next(journal):
     roll(journal)
     records(journal, range(5))
@@ -125,6 +157,15 @@ def test_runs_behind_a_lost_segment_are_counted_by_the_next(journal):
     assert found == [(BEFORE, 0, 5, True), (BEFORE, 105, 110, True)]
     assert find_recorded(journal.directory, BEFORE, 5, LAYOUTS).index == 105
     assert find_recorded(journal.directory, BEFORE, 107, LAYOUTS).index == 107
+
+
+def test_lost_segment_behind_a_log_may_be_of_another_one(journal):
+    roll(journal)
+    records(journal, range(6))
+    roll(journal, LATER)
+    records(journal, range(5))
+    segment_path(journal.directory, 2).unlink()
+    assert runs_of(journal) == ([(BEFORE, 0, 6, True)], (BEFORE, 6, False))
 
 
 def test_end_of_a_log_whose_last_segment_is_lost_is_not_known(journal):

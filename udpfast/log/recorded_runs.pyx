@@ -102,23 +102,33 @@ cdef class RecordedRuns:
     cdef bint _poll(self, int64_t limit) except -1:
         # Read the next records of a segment. False: there are none.
         cdef JournalCursor cursor = self.cursor
-        cdef uint64_t at = cursor.index, missed, first, before = self.index
+        cdef uint64_t begin = cursor.index, missed, first, end, before = self.index
+        # Which record comes next: to read on amid a segment, the cursor may begin before it.
+        cdef uint64_t at = max(begin, self.journal_index)
         cdef bytes log = self.log
+        cdef Segment segment
         cdef int64_t count = cursor.poll_all(limit)
         missed, cursor.missed = cursor.missed, 0
         if missed and cursor.missed_reason == LAPPED_DAMAGE:
             self.reason = LAPPED_DAMAGE
         self.begin, self.end = 0, count
-        first = cursor._headers[0].index if count else cursor.index
+        first = end = cursor._headers[0].index if count else cursor.index
         skipped = first > at + missed
         self.skipped = self.skipped or skipped
         if count and first == cursor.segment.header.index:
             self.log = cursor.segment.header.source[:IDENTITY_SIZE]
             self.index, self.exact = cursor.segment.header.source_index, True
-        elif missed or skipped or count and not (self.known and first == self.journal_index):
+        elif missed or skipped or count and not (self.known and first == begin):
             self.index += missed
             if not self.locate(first, count == 0):
                 self.exact = False
+                # It may be counted from before a LAPPED that was read, past other damage. Behind
+                # the segment, what is missing may be of another log.
+                segment = cursor.segment
+                if self.log == log and segment is not None and segment.header.index < at:
+                    if count == 0:
+                        end = min(first, segment.seal.index) if segment.sealed() else at
+                    self.index = max(self.index, before + min(missed, max(end, at) - at))
         # Only the first record of a log, and the last ones of the previous log, tell whether
         # records of the previous log are missing, and damage may have hit either.
         if not self.known:
