@@ -322,6 +322,25 @@ def test_damage_in_a_journal_does_not_hide_what_a_reader_of_its_ring_lacks(tmp_p
     instance.close()
 
 
+def test_ring_has_what_a_recorder_lacks_also_behind_damage(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    publish(instance, 10, 200)  # the first of them are overwritten
+    drive(recorder)  # it goes on amid what is left
+    with segment_path(tmp_path / "journal", 1).open("r+b") as segment:
+        at = segment.read().index(b"%08d" % 5)
+        segment.seek(at)
+        segment.write(b"damage")
+    left, _ = read_all(instance.address, start="oldest")
+    recorded, _ = read_all(f"journal:{tmp_path / 'journal'}")
+    assert len(left) > len([each for each in recorded if each >= 10])
+    expected = [*range(5), *range(6, 10), *left], 1 + left[0] - 10
+    assert read_all(both(instance, tmp_path)) == expected
+    recorder.on_stop()
+    instance.close()
+
+
 @pytest.mark.parametrize("start", [START_NS, "begin"])
 def test_journal_lost_before_it_is_read_is_made_good_by_the_ring(instance, tmp_path, start):
     publish(instance, 0, 10)

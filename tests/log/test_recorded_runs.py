@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.agents.test_recorder import drive, recorder_of
+from tests.client.instance import Instance
 from udpfast.core.layout import LAPPED, Kind, LappedReason
 from udpfast.log.journal import Journal
 from udpfast.log.journal_cursor import JournalCursor
@@ -142,6 +144,41 @@ def test_runs_from_amid_a_segment_count_what_a_lapped_behind_damage_stands_for(j
     ) as cursor:
         runs = RecordedRuns(cursor, BEFORE, found.index, found.journal_index)
         assert [(runs.index, headers["number"][0]) for headers in runs] == [(100, 100)]
+
+
+@pytest.mark.parametrize("behind", ["nothing", "segment", "log", "damage"])
+def test_runs_behind_damage_are_counted_back_from_the_next_segment(journal, behind):
+    roll(journal)
+    records(journal, range(5))
+    lapped(journal, 5)
+    records(journal, range(10, 20))
+    damage(journal, 1, 5 * 1064)  # the LAPPED
+    if behind == "log":
+        roll(journal, LATER)
+    elif behind != "nothing":
+        roll(journal, source_index=20)
+        records(journal, range(20, 25))
+    if behind == "damage":
+        damage(journal, 1, 10 * 1064 + 80)
+    found, _ = runs_of(journal)
+    exact = behind == "segment"
+    assert found[1][1] == (10 if exact else 6) and found[1][3] == exact
+
+
+def test_runs_behind_damage_are_counted_back_from_where_the_recorder_goes_on(tmp_path):
+    instance = Instance(tmp_path / "feed", 1 << 15)
+    recorder = recorder_of(instance, tmp_path)
+    for first, last in ((0, 10), (10, 300)):  # most of the later ones are overwritten
+        for number in range(first, last):
+            instance.ring.append(Kind.MESSAGE, PIECE, number=number)
+        instance.ring.flush()
+        drive(recorder)
+    journal = recorder.recordings[0].journal
+    damage(journal, 1, 10 * 1064)  # the LAPPED
+    (_, behind), _ = runs_of(journal)
+    assert behind[1] > 250 and behind[2:] == (300, True)
+    recorder.on_stop()
+    instance.close()
 
 
 def test_runs_behind_a_lost_segment_are_counted_by_the_next(journal):

@@ -2,8 +2,9 @@
 
 A segment's header names the log of its first record and that record's index in it. From there on
 the records are counted; a LAPPED in the journal stands for as many as it says. Behind damage, the
-segment's index by time gives the count again. Where nothing does, the index is a lower bound until
-the next segment.
+segment's index by time gives the count again, or what is said of the place where the segment ends:
+by the next one of the same log, or by the recorder that goes on there. Where more damage is before
+that place, the index is a lower bound until the next segment.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ from udpfast.core.layout cimport (
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.segment cimport IDENTITY_SIZE, Segment
 
-from udpfast.errors import RegionError
+from udpfast.errors import FormatError, RegionError
+from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import Segment as SegmentFace
 from udpfast.log.segment import list_segments, segment_path
 
@@ -172,19 +174,43 @@ cdef class RecordedRuns:
                     return segment
         return None
 
+    def _counted_end(self, Segment segment):
+        # Return the journal's index where a segment, or what is written of it, ends, and the index
+        # in the segment's source there. (0, 0): nothing says it.
+        cdef Segment later
+        source = segment.header.source[:IDENTITY_SIZE]
+        with contextlib.suppress(FileNotFoundError, FormatError, RegionError):
+            for number in list_segments(self.cursor.directory):
+                if number > segment.header.number:
+                    later = SegmentFace.open(segment_path(self.cursor.directory, number))
+                    if later.header.source[:IDENTITY_SIZE] != source:
+                        return 0, 0
+                    return later.header.index, later.header.source_index
+            state = journal_state(self.cursor.directory)
+            if state.identity == self.cursor.identity and state.source == source:
+                return state.resume_index, state.source_index
+        return 0, 0
+
     cdef bint locate(self, uint64_t journal_index, bint behind):
         # Take log and index from the segment that has the record or, with `behind`, the previous
         # one. The current segment stays mapped even if its file was removed. False: they are
         # unknown, because of damage before it or because the segment has other layouts.
         cdef JournalCursor cursor = self.cursor
         cdef Segment segment = cursor.segment
-        cdef uint64_t index = 0
+        cdef uint64_t index = 0, end, end_source, counted = 0
         if behind and segment is not None and segment.header.index >= journal_index:
             segment = self._segment_before(journal_index) or segment
         if segment is None or cursor._translation is not None or (
                 segment.header.index > journal_index):
             return False
         self.exact = segment.count_to(journal_index, &index)
+        if not self.exact:
+            end, end_source = self._counted_end(segment)
+            self.exact = segment.count_back(
+                cursor.position if behind else cursor._headers[0].position, journal_index,
+                end, end_source, &counted) and counted >= index
+            if self.exact:
+                index = counted
         self.log, self.index = segment.header.source[:IDENTITY_SIZE], index
         self.journal_index = journal_index
         return self.exact

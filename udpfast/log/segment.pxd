@@ -348,4 +348,7 @@ cdef class Segment:
         self, uint64_t position, int64_t published_ns, uint64_t* found,
         uint64_t* index) noexcept nogil
     cdef bint count_to(self, uint64_t index, uint64_t* source_index) noexcept nogil
+    cdef bint count_back(
+        self, uint64_t position, uint64_t index, uint64_t end, uint64_t end_source,
+        uint64_t* source_index) noexcept nogil
     cdef bint _holds(self, const SegmentEntry* entry) noexcept nogil

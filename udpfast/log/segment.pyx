@@ -671,6 +671,27 @@ cdef class Segment:
         source_index[0] = source + (until - at) - (at < until and at == self.header.index)
         return at == index
 
+    cdef bint count_back(
+            self, uint64_t position, uint64_t index, uint64_t end, uint64_t end_source,
+            uint64_t* source_index) noexcept nogil:
+        # Find the index in the source of the record at a place, or of the one behind the segment's
+        # last, by counting back from record `end`, whose index in the source is known. False: not
+        # every record in between is readable.
+        cdef uint64_t i, at = index, stood_for = 0
+        cdef int64_t size
+        while at < end:
+            i = position - self.header.position
+            if i >= self.limit:
+                return False
+            size = record_look(self.records + i, self.limit - i, position, at)
+            if size <= 0:
+                return False
+            stood_for += stands_for(self.records + i)
+            position += size
+            at += 1
+        source_index[0] = end_source - stood_for
+        return at == end and stood_for <= end_source
+
     cdef bint _holds(self, const SegmentEntry* entry) noexcept nogil:
         cdef uint64_t offset = entry.position - self.header.position
         return (entry.position >= self.header.position and offset < self.limit
