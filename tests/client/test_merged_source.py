@@ -161,6 +161,40 @@ def test_rings_are_read_together_with_names_of_their_own(rings):
             reader.poll(timeout=0)
 
 
+def test_records_in_hand_outlive_that_their_source_goes_on_elsewhere(tmp_path):
+    one, two = Instance(tmp_path / "one", 1 << 14), Instance(tmp_path / "two")
+    recorder = recorder_of(one, tmp_path)
+
+    def publish(ring, *stamps):
+        for stamp in stamps:
+            ring.append(Kind.MESSAGE, b"%08d" % stamp, published_ns=stamp)
+        ring.flush()
+
+    publish(one.ring, 1)
+    drive(recorder)
+    publish(one.ring, 20, 21)
+    publish(two.ring, 10)
+    addresses = [one.address, f"journal:{tmp_path / 'journal'}", two.address]
+    with Reader(addresses, start="begin") as reader:
+        assert [next(reader).published_ns for _ in range(2)] == [1, 10]  # 20 and 21 are in hand
+        drive(recorder)
+        one.ring.region.close()
+        with Ring.create(one.directory, 1 << 13, PAYLOAD_HASH) as ring:
+            for stamp in range(30, 430, 20):  # the ring has only the last of them
+                publish(ring, *range(stamp, stamp + 20))
+                drive(recorder)
+            found = []
+            while 429 not in found:
+                reader._look()  # as a busy reader does by the clock
+                assert reader.wait(PATIENCE_S)
+                record = next(reader)
+                found += [record.published_ns] if record.kind is Kind.MESSAGE else []
+            assert found == [20, 21, *range(30, 430)] and reader.lapped == 0
+            recorder.on_stop()
+    one.close()
+    two.close()
+
+
 def test_live_ring_and_journal_are_read_with_kinds(rings, tmp_path):
     one, _ = rings
     kept = journal_of(tmp_path / "kept", [2001, 2003])

@@ -199,7 +199,8 @@ cdef class MergedSource(PolledSource):
         cdef Member member
         self._begin_again()
         for member in self.members:
-            if not member.ended:
+            # What is in hand lies in the source's arrays, which it leaves for another piece's.
+            if not member.ended and member.next == member.count:
                 member.source.check()
 
     cdef fail(self, int64_t code):
