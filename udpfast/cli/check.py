@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from typing import Any
 
 import click
-from msgspec import structs
+from msgspec.structs import asdict, replace
 
 from udpfast.cli.group import feed_files, is_group, load_feeds, plan_group
 from udpfast.config import FeedConfig, Setting, as_written, describe
@@ -93,7 +92,7 @@ def _placed(config: FeedConfig, core: int | None) -> FeedConfig:
     # With the core that the plan of its group gives it.
     if core is None:
         return config
-    return structs.replace(config, agent=structs.replace(config.agent, core=core))
+    return replace(config, agent=replace(config.agent, core=core))
 
 
 def _print_faults(faults: Sequence[Finding]) -> None:
@@ -116,7 +115,7 @@ def _feed_findings(configs: dict[str, FeedConfig]) -> list[Finding]:
     for name, config in configs.items():
         for finding in inspect_feed(config):
             of_host = finding.name.startswith("bypass")
-            found[finding if of_host else replace(finding, name=f"{name} {finding.name}")] = None
+            found[finding if of_host else finding._replace(name=f"{name} {finding.name}")] = None
     return [*found, *inspect_together(configs)]
 
 

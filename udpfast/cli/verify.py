@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from udpfast.archive.feed_settings import has_datagrams_only
 from udpfast.archive.names import damaged_names, journal_names, names_path
@@ -129,7 +129,7 @@ def _origin(directory: Path, checks: list[SegmentCheck], problems: list[str]) ->
 
 def _state(directory: Path) -> dict[str, Any] | None:
     try:
-        found = dataclasses.asdict(journal_state(directory))
+        found = asdict(journal_state(directory))
         return found | {name: found[name].hex() for name in ("identity", "source")}
     except (FileNotFoundError, FormatError):
         return None
@@ -156,7 +156,7 @@ def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[
 def _repair(directory: Path) -> dict[str, Any]:
     layouts = CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS
     with as_owner_of(directory), Journal.open(directory, layouts) as journal:
-        return dataclasses.asdict(journal.recovery)
+        return asdict(journal.recovery)
 
 
 def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:

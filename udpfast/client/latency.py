@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from udpfast.log.readers import READER_HOPS, reader_histograms
 from udpfast.shm.histogram import VALUE_MAX, LatencyBlock, LatencyHistogram
@@ -34,8 +35,7 @@ _OPPOSITES = {"origin_to_kernel": "kernel_to_origin"}
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hop:
+class Hop(Struct, frozen=True, eq=False):
     """The latencies recorded for one hop: a histogram that can be added and subtracted.
 
     Attributes

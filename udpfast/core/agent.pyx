@@ -2,9 +2,9 @@
 
 import _thread
 import os
-from dataclasses import dataclass
 
 import cython
+from msgspec import Struct
 
 from udpfast.core.atomics cimport counter_add, load_acquire, store_release
 from udpfast.core.clock cimport clock_monotonic_ns
@@ -82,8 +82,7 @@ cdef class CallableAgent(Agent):
                 return -ECANCELED
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """What a runner asked of the operating system, and whether it was granted.
 
     Attributes

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,6 @@ _NONSENSE = (
 Dtype = np.dtype[Any]
 
 
-@dataclass(frozen=True)
 class Layouts:
     """The layouts of a log's records.
 
@@ -60,9 +59,13 @@ class Layouts:
         Layout of the rows that follow, by kind; the payload's `row_count` is their number.
     """
 
-    header: Dtype
-    payloads: Mapping[int, Dtype]
-    rows: Mapping[int, Dtype] = field(default_factory=dict)
+    def __init__(
+        self,
+        header: Dtype,
+        payloads: Mapping[int, Dtype],
+        rows: Mapping[int, Dtype] = MappingProxyType({}),
+    ) -> None:
+        self.header, self.payloads, self.rows = header, payloads, rows
 
     @cached_property
     def hash(self) -> int:

@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from udpfast.host.finding import Finding, absent, unjudged
 from udpfast.host.tree import HostTree, HostUse
@@ -35,8 +35,7 @@ _TIME_ERROR = 5
 Asked = Callable[[Sequence[str]], str]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockState:
+class ClockState(NamedTuple):
     """What steers the clock, and its largest error.
 
     Attributes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from udpfast.host.core_list import expand
 from udpfast.host.finding import Change, Finding, absent, unjudged
@@ -18,8 +18,7 @@ _COMPARISONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostUse:
+class HostUse(NamedTuple):
     """How a feed uses the host.
 
     Attributes

@@ -3,7 +3,8 @@
 import contextlib
 import os
 import threading
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -45,8 +46,7 @@ from udpfast.shm.instance import journal_directory
 __all__ = ["Journal", "Resume"]
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """The place in a journal from which a ring's records continue.
 
     Attributes

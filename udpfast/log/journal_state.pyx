@@ -1,8 +1,9 @@
 """The state of a journal as its file `journal` has it: its identity, and how far it is written."""
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.log.marks cimport (
     IDENTITY_BLOCK, JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark,
@@ -38,8 +39,7 @@ for _what, _size, _expected in (
         raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class JournalState:
+class JournalState(Struct, frozen=True):
     """The state that a journal's writer published last.
 
     Attributes

@@ -11,8 +11,9 @@ import os
 import stat
 import time
 import weakref
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from libc.string cimport memcpy
 
@@ -49,8 +50,7 @@ _LAYOUT_HASH = 2  # version of ReaderEntry
 _HISTOGRAMS = 256  # offset of the histograms in an entry
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderInfo:
+class ReaderInfo(Struct, frozen=True):
     """The state that one reader published last. Its lag is the ring's `tail_index` minus `index`.
 
     `began_index + read + lapped` equals `index`: every record that it could read is accounted for.

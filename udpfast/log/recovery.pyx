@@ -5,7 +5,7 @@ records keep their positions and indices: the journal continues behind them, and
 many are missing.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from libc.stdint cimport uint64_t
 
@@ -19,8 +19,7 @@ from udpfast.log.segment import list_segments, segment_path, set_aside
 __all__ = ["Recovery"]
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """What opening a journal for writing found.
 
     Attributes

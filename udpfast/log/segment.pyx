@@ -4,11 +4,11 @@ import collections
 import itertools
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from libc.errno cimport EINVAL, errno
 from libc.stdint cimport INT64_MAX, INT64_MIN
@@ -70,8 +70,7 @@ for _what, _size, _expected in (
         raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(Struct, frozen=True):
     """Contents of one segment's header and seal.
 
     Attributes

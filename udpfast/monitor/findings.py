@@ -7,7 +7,6 @@ import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -275,7 +274,7 @@ def _record(config: FeedConfig) -> list[Finding]:
     place, directory = _place("record.directory", config.record.directory or config.name, effect)
     if owner := other_feed(directory, config.name):
         want, have = f"a journal of {config.name}", f"{directory}, of the feed {owner}"
-        return [replace(place, want=want, have=have, ok=False)]
+        return [place._replace(want=want, have=have, ok=False)]
     if not place.ok:
         return [place]
     limit = _limit(config, directory)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from udpfast.core.clock import realtime_ns
 from udpfast.core.counter import VERDICTS

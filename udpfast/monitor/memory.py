@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.agents.feed.engine_settings import engine_memory_size
 from udpfast.agents.feed.factories import wanted_agents
@@ -27,8 +28,7 @@ _ANSWERS_FILE = (1 << 20) + _PAGE
 _PROCESS = 30 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class FeedMemory:
+class FeedMemory(Struct, frozen=True):
     """What one feed takes, in bytes.
 
     Attributes
@@ -89,8 +89,8 @@ def with_memory(use: HostUse, configs: Iterable[FeedConfig]) -> HostUse:
         kept, running = _standing(config.name)
         shared += max(memory.shared - kept, 0)
         private += 0 if running else memory.private
-    return replace(
-        use, shm_path=str(_shared_place()), shm_bytes=shared, memory_bytes=shared + private
+    return use._replace(
+        shm_path=str(_shared_place()), shm_bytes=shared, memory_bytes=shared + private
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from udpfast.archive.replay_note import Replay, read_replay
 from udpfast.archive.run_notes import RunNote, read_run

@@ -5,11 +5,11 @@ host. `BadNetwork` keeps its state between calls and can be put in front of real
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 __all__ = ["Arrival", "BadNetwork", "LineFaults", "LineMap", "network"]
 
@@ -29,8 +29,7 @@ class Arrival(NamedTuple):
     datagram: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LineFaults:
+class LineFaults(Struct, frozen=True):
     """The faults of one line.
 
     Attributes

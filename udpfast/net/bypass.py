@@ -10,9 +10,11 @@ library that does not exist, and after the start the process itself is inspected
 import ctypes
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from udpfast.errors import UdpfastError
 
@@ -43,8 +45,7 @@ class State(IntEnum):
     ACCELERATED = 3  # its library answers and holds its device open
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Struct, frozen=True):
     """One environment variable of a stack's profile, and the reason for its value."""
 
     name: str
@@ -52,8 +53,7 @@ class Preset:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """One preloaded network stack.
 
     Attributes
@@ -137,8 +137,7 @@ STACKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bypass:
+class Bypass(Struct, frozen=True):
     """The state of kernel bypass in this process.
 
     Attributes

@@ -7,8 +7,9 @@ module refuses such a library instead.
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.errors import ConfigError
 from udpfast.net.bypass import Preset, Stack
@@ -31,8 +32,7 @@ _DIRECTORIES = (
 _ELF_CLASS = {4: 1, 8: 2}[struct.calcsize("P")]  # ELFCLASS32, ELFCLASS64
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How to start a process under a stack: its environment, and a line of text per variable."""
 
     environment: dict[str, str]

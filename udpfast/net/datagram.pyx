@@ -8,8 +8,9 @@ import os
 import socket
 import threading
 import weakref
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from libc.errno cimport (
     EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, ENETUNREACH, ENOMEM, ENOPROTOOPT,

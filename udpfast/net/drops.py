@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 __all__ = ["HostDrops", "SocketDrops", "host_drops", "socket_drops"]
 
@@ -15,8 +16,7 @@ _PROC = Path("/proc")
 _UDP_NAMES = ("RcvbufErrors", "InCsumErrors", "MemErrors", "NoPorts")
 
 
-@dataclass(frozen=True, slots=True)
-class HostDrops:
+class HostDrops(Struct, frozen=True):
     """Losses in a whole network namespace since it was created, for all receivers.
 
     Attributes
@@ -42,8 +42,7 @@ class HostDrops:
     softnet_squeezed: int
 
 
-@dataclass(frozen=True, slots=True)
-class SocketDrops:
+class SocketDrops(Struct, frozen=True):
     """One socket's kernel drops since it was opened: column `drops` of /proc/net/udp or udp6."""
 
     address: str

@@ -11,8 +11,9 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from udpfast.core import oserr
 from udpfast.core.endpoint import parse_endpoint, parse_sender
@@ -32,8 +33,7 @@ __all__ = [
 _SENDERS_MAX = 64  # SENDERS_MAX of datagram.pxd
 
 
-@dataclass(frozen=True, slots=True)
-class LineAddress:
+class LineAddress(Struct, frozen=True):
     """The address of one line, and who may send to it.
 
     Attributes
@@ -57,8 +57,7 @@ class LineAddress:
     senders: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveOptions:
+class ReceiveOptions(Struct, frozen=True):
     """How a line's socket receives.
 
     Attributes

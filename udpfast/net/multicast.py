@@ -5,8 +5,9 @@ import fcntl
 import ipaddress
 import socket
 import struct
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.errors import ConfigError
 from udpfast.net.options import OptionResult, set_option
@@ -30,8 +31,7 @@ _SIOCGIFCONF = 0x8912
 _IFREQ_SIZE = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """A network interface, with the requested address or its first one; "" if it has none."""
 
     name: str

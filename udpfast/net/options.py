@@ -8,8 +8,10 @@ import array
 import fcntl
 import socket
 import struct
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = [
     "TIMESTAMPS",
@@ -48,8 +50,7 @@ _SIOCGHWTSTAMP = 0x89B1  # linux/sockios.h
 TIMESTAMPS = ("auto", "hardware", "kernel", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class OptionResult:
+class OptionResult(Struct, frozen=True):
     """The outcome of one socket option; `reason` is empty if it was granted as requested."""
 
     name: str

@@ -6,7 +6,8 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
@@ -47,8 +48,7 @@ _SIOCETHTOOL = 0x8946
 _ETHTOOL_GCHANNELS = 0x3C
 
 
-@dataclass(frozen=True, slots=True)
-class XdpOptions:
+class XdpOptions(Struct, frozen=True):
     """How AF_XDP receives from an interface.
 
     Attributes
@@ -101,8 +101,7 @@ class XdpOptions:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class XdpLine:
+class XdpLine(Struct, frozen=True):
     """An address of a line, with the channel, line and address index for its datagrams."""
 
     line: LineAddress
@@ -111,8 +110,7 @@ class XdpLine:
     address: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class XdpInterface:
+class XdpInterface(Struct, frozen=True):
     """An interface as the kernel describes it.
 
     Attributes
@@ -179,8 +177,7 @@ def group_lines(lines: Sequence[XdpLine]) -> list[tuple[XdpInterface, list[XdpLi
     return list(groups.values())
 
 
-@dataclass(frozen=True, slots=True)
-class XdpDriver:
+class XdpDriver(Struct, frozen=True):
     """What the driver of an interface can do for AF_XDP."""
 
     native: bool
@@ -214,8 +211,7 @@ def _ask_generic(family: int, command: int, key: int, value: bytes) -> dict[int,
     return {} if kind == _NLMSG_ERROR else dict(_attributes(reply[_HEADER.size + 4 : size]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(Struct, frozen=True):
     name: str
     index: int
     mtu: int

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
+from msgspec import Struct
 
 from udpfast.core.layout import layout_hash
 from udpfast.errors import RegionError
@@ -55,8 +55,7 @@ class AgentState(IntEnum):
     ENDED = 5  # it had nothing left to do, or was stopped
 
 
-@dataclass(slots=True)
-class AgentEntry:
+class AgentEntry(Struct):
     """One agent of an instance.
 
     Attributes

@@ -1,8 +1,9 @@
 """Facts about each framing beyond its bytes: a row per framing, in the order of the switch."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 __all__ = ["FACTS", "FramingFacts", "Heartbeat", "Numbers", "session_text"]
 
@@ -38,8 +39,7 @@ def session_text(session: int) -> str:
     return "".join(chr(32 + (session >> 6 * place & 63)) for place in range(_SESSION_CHARACTERS))
 
 
-@dataclass(frozen=True, slots=True)
-class FramingFacts:
+class FramingFacts(Struct, frozen=True):
     """The facts about one framing.
 
     Attributes

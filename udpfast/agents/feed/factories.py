@@ -23,9 +23,10 @@ expected that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.config import (
     CompanionConfig,
@@ -38,8 +39,7 @@ from udpfast.core.agent import Agent
 __all__ = ["AGENTS", "AgentFactory", "wanted_agents", "wanted_cores"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFactory:
+class AgentFactory(Struct, frozen=True):
     """How one kind of agent is built.
 
     Attributes

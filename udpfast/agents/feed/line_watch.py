@@ -11,8 +11,9 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError
@@ -74,8 +75,7 @@ class WatchedInterface:
         return self._loop.reopen_interface(self._index)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedLine:
+class WatchedLine(Struct, frozen=True):
     """A line, what to call it, and what to call when it has a new socket."""
 
     name: str
