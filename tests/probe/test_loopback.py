@@ -5,10 +5,10 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.core.endpoint import parse_endpoint

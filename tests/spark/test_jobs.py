@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from tests.cases import nightly
 from tests.iex_capture import write_iex_capture
@@ -455,7 +456,7 @@ def test_failing_job_costs_its_own_table_alone(spark, bronze: Bronze, tmp_path: 
     def fail(*_: object) -> None:
         raise ValueError("no such luck\nat line 7")
 
-    jobs = [JOBS["instruments"], replace(JOBS["bars"], finish=fail), JOBS["lines"]]
+    jobs = [JOBS["instruments"], structs.replace(JOBS["bars"], finish=fail), JOBS["lines"]]
     ran = list(run_jobs(bronze, str(tmp_path), jobs, Parameters()))
     assert [one.failure for one in ran] == ["", "ValueError: no such luck", ""]
     assert ran[0].rows > 0 == ran[1].rows < ran[2].rows

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.wire import name_bytes, name_text
@@ -21,8 +22,7 @@ _REFUSE = struct.Struct("<IIQIIQ")
 _FENCED = struct.Struct("<QQQQQII32s16s")
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Struct, frozen=True):
     """The copy that asks, its end, and its epochs.
 
     Attributes
@@ -88,8 +88,7 @@ class Hello:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(Struct, frozen=True):
     """The source's range and its epochs.
 
     Attributes
@@ -165,8 +164,7 @@ class RefuseReason(enum.IntEnum):
     DAMAGED = 10  # the source's record there is damaged
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """Why a source does not serve a copy.
 
     Attributes
@@ -201,8 +199,7 @@ class Refuse:
         return Refuse(RefuseReason(reason), at, own, other)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """State of a host that has promised to take nothing of lower epochs.
 
     Attributes

@@ -6,8 +6,9 @@ The third kind, the link on which this host itself copies, is in `bus.following`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from udpfast.bus.hello import Answer
 from udpfast.bus.link_receiver import LinkReceiver
@@ -40,8 +41,7 @@ class Carrier(Protocol):
         """Take over the bytes of an end that follows; False: this end cannot be carried (yet)."""
 
 
-@dataclass(slots=True)
-class Question:
+class Question(Struct):
     """A link that asks one host for its state: ASK is sent, ANSWER comes back, and it ends.
 
     Attributes

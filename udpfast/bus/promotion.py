@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from udpfast.bus.hello import Answer, RefuseReason
 from udpfast.bus.link_receiver import LinkReceiver

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import Struct, field
 
 from udpfast.archive.bus_files import Live, LiveState, read_description
 from udpfast.archive.store import StoreView
@@ -28,8 +29,7 @@ STORE = "orders"
 PATIENCE_S = 300.0
 
 
-@dataclass
-class BusCopy:
+class BusCopy(Struct):
     """What one host's copy of the store has.
 
     Attributes

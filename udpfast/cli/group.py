@@ -10,8 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.archive.groups import GroupFeed, GroupFile, read_group
 from udpfast.cli.feed_process import FeedProcess
@@ -97,8 +98,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
             file.close()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
+class GroupPlan(Struct, frozen=True):
     """What `udpfast run` runs of several files, or of a directory.
 
     Attributes

@@ -10,11 +10,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange, IntRange
@@ -157,8 +158,7 @@ def report(out: str, html: Path | None, rows: int, as_json: bool) -> None:
     click.echo(f"\nthe report: {page}")
 
 
-@dataclass(slots=True)
-class Losses:
+class Losses(Struct):
     """What damage took from the sources, and what their tables do not say.
 
     Attributes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from udpfast.cli.verbs import SmallGroup
 from udpfast.errors import ConfigError, shown
@@ -19,8 +19,7 @@ __all__ = ["venues"]
 _TABLES = {"I": "streams", "N": "definitions", "S": "recovery", "SMBO": "recovery"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     table: str
     name: str
     address: str

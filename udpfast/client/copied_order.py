@@ -6,10 +6,10 @@ each input are counted: an entry states where a run begins, and the records behi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from udpfast.archive.store import StoreView
 from udpfast.core.layout import LAPPED, ORDER_ENTRY, ROLLBACK, Kind
@@ -21,8 +21,7 @@ __all__ = ["CopiedEntry", "CopiedOrder", "has_entry"]
 _BACK = 1  # OrderFlag
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedEntry:
+class CopiedEntry(Struct, frozen=True):
     """An entry of the order log, as a copy has it.
 
     Attributes

@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["Piece", "Where", "log_behind", "next_piece"]
 
@@ -42,8 +43,7 @@ class Where(enum.Enum):
     JOURNAL = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Consecutive records of one log.
 
     Attributes

@@ -14,13 +14,13 @@ import datetime
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from udpfast.core.layout import Kind, RecordFlag
@@ -55,15 +55,13 @@ _OPTION_CLASSES = {"Call": b"C", "Put": b"P"}
 Rows = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class _Interval:
+class _Interval(Struct, frozen=True):
     start_date: datetime.date
     end_date: datetime.date
     symbol: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Resting:
+class _Resting(Struct, frozen=True):
     price: int
     size: int
     priority: int
@@ -73,8 +71,7 @@ class _Resting:
         return self.priority != now.priority and self.price == now.price and now.size <= self.size
 
 
-@dataclass(frozen=True)
-class _Mapping:
+class _Mapping(Struct, frozen=True):
     raw_symbol: str
     intervals: list[_Interval]
 

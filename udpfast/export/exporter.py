@@ -8,9 +8,11 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.archive.recorded_feed import FEED_NAME, feed_name, feed_of, input_names
@@ -60,8 +62,7 @@ __all__ = ["INPUTS", "Exported", "Exporter", "Lost"]
 INPUTS = "inputs.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """The result of one part in one pass.
 
     Attributes
@@ -76,8 +77,7 @@ class Exported:
     written: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Records of a journal that neither the journal nor the export has.
 
     Attributes

@@ -12,16 +12,16 @@ it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from udpfast.errors import FormatError
 from udpfast.export.parquet import WrittenFile, sync_directory
@@ -47,8 +47,7 @@ SCHEMA_HASH = hashlib.sha256(
 ).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The exported files of a part of a journal.
 
     Attributes
@@ -214,7 +213,7 @@ def write_entry(root: Path, entry: Entry) -> None:
     hidden.parent.mkdir(parents=True, exist_ok=True)
     # Write under another name first: a half-written entry of a killed process must not be settled.
     fresh = hidden.with_suffix(".new")
-    _write(fresh, dataclasses.asdict(entry))
+    _write(fresh, to_builtins(entry))
     fresh.replace(hidden)
     sync_directory(hidden.parent)
     _settle(root, entry)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from udpfast.export.columns import Partition
 from udpfast.export.naming import naming
@@ -26,8 +27,7 @@ ROW_GROUP = 1 << 20
 _EPOCH = date(1970, 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenFile(Struct, frozen=True):
     """One file of an export.
 
     Attributes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from udpfast.archive.recorded_feed import feed_name, feed_of, input_names
@@ -55,8 +56,7 @@ FIELDS = ("position", "index", "received_ns", "published_ns", "number", "line", 
 _RACES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition on a field of a record's header: between `low` and `high`, inclusive.
 
     Attributes
@@ -72,8 +72,7 @@ class Condition:
     high: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """A table of a journal, or part of one.
 
     Attributes

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from udpfast.archive.names import journal_names
 from udpfast.core.layout import LAPPED, RECORD, Kind, LappedReason, Stream
@@ -45,8 +46,7 @@ BLOCK_RECORDS = 1 << 16
 _POSITION_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A place between two records of a journal: position and index of the second one.
 
     Attributes
@@ -62,8 +62,7 @@ class Place:
     journal: str
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A segment or a part of one: the records between two positions.
 
     Attributes
@@ -108,8 +107,7 @@ class Part:
     behind: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """Records that are missing in a journal: damaged ones, or those of a lost segment.
 
     Attributes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from udpfast.core.layout import Kind
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Wanted", "both"]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The records that an export takes; by default all.
 
     Attributes

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from udpfast.errors import RegionError
 from udpfast.log.journal_state import JournalState, journal_state
@@ -24,8 +25,7 @@ ANY_NS = -(1 << 63), (1 << 63) - 1
 NO_NS = ANY_NS[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class JournalPart:
+class JournalPart(Struct, frozen=True):
     """Records of one segment, or records that are lost.
 
     Attributes
@@ -82,8 +82,7 @@ class JournalPart:
         return self.end_index - self.index
 
 
-@dataclass(frozen=True, slots=True)
-class JournalMap:
+class JournalMap(Struct, frozen=True):
     """The parts of a journal.
 
     Attributes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from udpfast.core.moment import moment_text
 from udpfast.errors import ConfigError
@@ -17,8 +18,7 @@ __all__ = ["Place", "Span", "check_part", "journal_span"]
 Place = tuple[Literal["time", "position"], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """The range of a journal's records.
 
     Attributes

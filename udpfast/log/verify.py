@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from udpfast.core.layout import LAPPED, Kind, LappedReason
 from udpfast.errors import RegionError
@@ -22,8 +22,7 @@ from udpfast.log.segment import (
 __all__ = ["SegmentCheck", "unknown_losses", "verify_segments"]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentCheck:
+class SegmentCheck(Struct, frozen=True):
     """Result of verifying one segment.
 
     Attributes

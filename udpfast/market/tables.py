@@ -15,11 +15,12 @@ Enumerations of the publisher use the names of its schema ("Buy"), those of udpf
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from udpfast.core.layout import CONTROL_DTYPES, Kind
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
@@ -38,8 +39,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a table.
 
     Attributes
@@ -66,8 +66,7 @@ class Column:
     words: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table and its columns. Its directory in the export has the table's name.
 
     Attributes
@@ -478,8 +477,7 @@ LAYOUT_TABLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """The columns of records of one kind in memory, a row for each record.
 
     Attributes

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import cycle
 from typing import Any
@@ -36,6 +35,7 @@ from bokeh.models.renderers import GlyphRenderer
 from bokeh.models.tickers import Ticker
 from bokeh.plotting import figure
 from bokeh.resources import Resources
+from msgspec import Struct
 
 from udpfast.page.colours import OWN, PEERS
 from udpfast.page.words import duration, shortened
@@ -82,8 +82,7 @@ for (const each of document.querySelectorAll("script.chart")) {
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """One figure of a page: its section, a caption, and panels, each with its title or none."""
 
     section: str

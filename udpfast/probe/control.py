@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from udpfast.errors import FormatError
 
@@ -145,8 +144,7 @@ class Report(msgspec.Struct, frozen=True):
     began: _Int64 = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """The header of a datagram that is no probe."""
 
     kind: ProbeKind

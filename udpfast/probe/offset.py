@@ -15,10 +15,11 @@ taken per window, and a line between them is the offset.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from udpfast.page.words import duration
 from udpfast.probe.control import Clock
@@ -46,8 +47,7 @@ EDGE_TRIPS = 20
 PASSES = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trips:
+class Trips(Struct, frozen=True, eq=False):
     """The four stamps of a line's round trips, UNIX ns; two of each host."""
 
     sent: Times
@@ -56,8 +56,7 @@ class Trips:
     back: Times
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Offset:
+class Offset(Struct, frozen=True, eq=False):
     """How far the listener's clock was ahead of the sender's, and how that is known.
 
     Attributes

@@ -17,12 +17,13 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from udpfast.core.core_number import check_allowed
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
@@ -70,8 +71,7 @@ CLOCK_S = 10.0
 RESULTS_MIN = 4
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     hello: Hello
     cookie: int
     track: int
@@ -89,16 +89,14 @@ class _Line:
         return counts | named | {"out": self.out, "out_negative": self.out_negative}
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     hello: Hello
     heard_s: float
     arrivals: int = 0
     lines: dict[int, _Line] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Door:
+class _Door(Struct):
     """A socket that hears greetings, and where it listens."""
 
     where: LineAddress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from udpfast.page.words import counted, duration
 from udpfast.probe.offset import Offset
@@ -55,8 +56,7 @@ def runs_of(lost: Flags) -> Times:
     return (edges[1::2] - edges[::2]).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class LineResult:
+class LineResult(Struct, frozen=True, eq=False, dict=True):
     """One line. Arrays have one element per probe; nan where there is none.
 
     Attributes
@@ -224,8 +224,7 @@ class LineResult:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Race:
+class Race(Struct, frozen=True, eq=False):
     """Two lines, probe by probe: who was first, and by how much.
 
     Both departures have one clock, and both arrivals: how far the hosts' clocks are apart does not
@@ -286,8 +285,7 @@ class Race:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
+class Result(Struct, frozen=True, eq=False, dict=True):
     """What a run has found, of all lines.
 
     Attributes
@@ -536,7 +534,7 @@ class Result:
         """Write the arrays of all lines to an .npz: `planned_ns`, and `LINE.round_trip_ns`, ..."""
         arrays: dict[str, npt.NDArray[Any]] = {"planned_ns": self.planned_ns}
         for name, line in self.lines.items():
-            for what, value in vars(line).items():
+            for what, value in (asdict(line) | vars(line)).items():
                 if isinstance(value, np.ndarray):
                     arrays[f"{name}.{what}"] = value
         with replacing(Path(path)) as file:  # numpy itself appends .npz to a name without it

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import compute, dataset
 from pyarrow.fs import FileSystem, FileType
 
@@ -28,8 +28,7 @@ def open_file_system(where: str) -> tuple[FileSystem, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Gold:
+class Gold(Struct, frozen=True):
     """The results of a run of the pipeline, in a directory or below a URI."""
 
     out: str

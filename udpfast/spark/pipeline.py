@@ -15,9 +15,10 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from pyarrow.fs import FileSystem, FileType
 
 from udpfast.errors import ConfigError, did_you_mean
@@ -48,8 +49,7 @@ REASON_MAX = 400
 ALL_PARTITIONS = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """The result of a job: rows of its table, seconds that it took, and why it failed, if so."""
 
     name: str

@@ -6,8 +6,9 @@ JSON and the tables themselves have all columns, in ns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from udpfast.page.words import channel, duration, literal, moment
 
@@ -68,8 +69,7 @@ HOPS = {
 Form = Callable[[Any], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A column: its name in the table, its title, whether it is a number, and its cells."""
 
     name: str

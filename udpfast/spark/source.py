@@ -10,7 +10,6 @@ session allows it (`spark.sql.python.filterPushdown.enabled`).
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from msgspec import structs
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -167,7 +167,7 @@ def _push(scan: Scan, asked: Filter) -> Scan | None:
     bounds = _bounds(asked, first, last)
     if bounds is None:
         return None
-    return dataclasses.replace(scan, conditions=(*scan.conditions, Condition(name, *bounds)))
+    return structs.replace(scan, conditions=(*scan.conditions, Condition(name, *bounds)))
 
 
 def _push_words(scan: Scan, asked: Filter, field: str) -> Scan | None:
@@ -184,7 +184,7 @@ def _push_words(scan: Scan, asked: Filter, field: str) -> Scan | None:
 
         words = tuple(word for word in words if word in Kind.__members__)
     changed: dict[str, Any] = {field: words}
-    return dataclasses.replace(scan, **changed)
+    return structs.replace(scan, **changed)
 
 
 def _bounds(asked: Filter, first: int, last: int) -> tuple[int | None, int | None] | None:
@@ -233,7 +233,7 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
         for name, bound, shift in times
         if name in options
     )
-    return dataclasses.replace(
+    return structs.replace(
         whole,
         journal=_directory(options["path"]),
         columns=tuple(field.name for field in schema.fields),

@@ -20,9 +20,9 @@ import functools
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct, field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -55,8 +55,7 @@ Track: TypeAlias = tuple[str, int, int, bool, str]
 Name: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
+class Era(Struct, frozen=True):
     """Where the records begin that make up a stream's books, and the losses since then.
 
     Attributes
@@ -79,8 +78,7 @@ class Era:
         return self.complete and not (self.laps and self.laps[0] < place)
 
 
-@dataclass(slots=True)
-class Book:
+class Book(Struct):
     """The facts about one book and its object; a place is None if there is no such record.
 
     Attributes
@@ -117,8 +115,7 @@ class Book:
         return self.snapshot or self.first
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """The state of one book: its levels are the last changes from `begin` to `end`, included."""
 
     begin: At | None

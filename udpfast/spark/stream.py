@@ -6,10 +6,10 @@ restarts from a checkpoint therefore reads exactly the unfinished batch again.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -64,7 +64,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new query begins."""
         place = self._head() if self._first == "tail" else journal_begin(self._scan.directory)
-        return dataclasses.asdict(place)
+        return structs.asdict(place)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the configured limit, in records of the journal."""
@@ -96,11 +96,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if isinstance(limit, ReadMaxRows) and head.position > begin.position:
             head = self._limited(begin, head, limit.max_rows)
-        return dataclasses.asdict(head)
+        return structs.asdict(head)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the end of the journal."""
-        return dataclasses.asdict(self._head())
+        return structs.asdict(self._head())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the parts between two places.
@@ -148,7 +148,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _raced(self, begin: Place | None = None, end: Place | None = None) -> list[Part]:
         # Records missing inside a part are reported by the task that reads it.
-        scan = dataclasses.replace(self._scan, skip_damage=True)
+        scan = structs.replace(self._scan, skip_damage=True)
         return scan.pieces(begin, end, streaming=True)
 
     def _limited(self, begin: Place, head: Place, records: int) -> Place:

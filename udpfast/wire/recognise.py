@@ -1,7 +1,8 @@
 """Recognise the framing of a capture by its content."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from udpfast.wire.facts import FACTS, FramingFacts, Numbers
 from udpfast.wire.framing import Framing, MalformedError, ParsedUnit, UnitFlag
@@ -24,8 +25,7 @@ _SIZE_BITS = 16
 _CLEAR = 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A framing that a capture may have.
 
     Attributes
@@ -46,8 +46,7 @@ class Candidate:
     bits: float
 
 
-@dataclass(frozen=True, slots=True)
-class Recognition:
+class Recognition(Struct, frozen=True):
     """The result of `recognise`.
 
     Attributes

@@ -13,8 +13,9 @@ import random
 import select
 import socket
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from udpfast.agents.bus.link_thread import ReceiverThread, SenderThread, link_thread
 from udpfast.agents.bus.store_disk import StoreDisk
@@ -42,8 +43,7 @@ DATAGRAMS = 512
 GOODBYE_NS, GOODBYE_S = 100_000_000, 0.001
 
 
-@dataclass
-class _Link:
+class _Link(Struct):
     key: int
     socket: socket.socket
     connecting: bool = False
@@ -76,8 +76,7 @@ class Cores:
             self._taken[core] -= 1
 
 
-@dataclass(frozen=True)
-class BadPath:
+class BadPath(Struct, frozen=True):
     """Faults between hosts, for demos and tests.
 
     Attributes

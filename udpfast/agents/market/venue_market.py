@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 __all__ = ["SYMBOLS", "ItchMarket", "PitchMarket", "RestingOrder", "VenueMarket"]
 
@@ -23,8 +24,7 @@ _MESSAGES_MAX = 5  # of a datagram
 _DAY_NS = 34_200_000_000_000  # since midnight, of the first message
 
 
-@dataclass(slots=True)
-class RestingOrder:
+class RestingOrder(Struct):
     """An order in its queue.
 
     Attributes

@@ -6,8 +6,9 @@ the loop's holes -> what nobody was asked for lately -> requests, as quick as th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 __all__ = ["DAY_NS", "Asked", "Quota", "Request", "Settings"]
 
@@ -72,8 +73,7 @@ class Quota:
 DAY_NS = 86_400_000_000_000
 
 
-@dataclass(slots=True)
-class _Span:
+class _Span(Struct):
     # Numbers that were asked for, and are not asked for again before `until_ns`.
     stream: int
     first: int

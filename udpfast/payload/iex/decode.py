@@ -1,19 +1,18 @@
 """Messages of IEX as columns: one numpy array for each type, in the order of arrival."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from udpfast.payload.iex.layouts import LAYOUTS, numbered
 
 __all__ = ["DecodedIex", "decode_iex"]
 
 
-@dataclass(slots=True)
-class DecodedIex:
+class DecodedIex(Struct):
     """The messages of `decode_iex`, sorted by type.
 
     Attributes

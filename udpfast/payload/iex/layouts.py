@@ -4,11 +4,11 @@ Source: the venue's TOPS and DEEP specifications. Prices are integers with four 
 UNIX nanoseconds, symbols are padded with blanks.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 __all__ = ["LAYOUTS", "PRICE_DECIMALS", "Effect", "IexLayout"]
 
@@ -26,8 +26,7 @@ class Effect(Enum):
     EVENT = "event"
 
 
-@dataclass(frozen=True, slots=True)
-class IexLayout:
+class IexLayout(Struct, frozen=True):
     """The layout of one type of message.
 
     Attributes

@@ -11,9 +11,10 @@ Every build writes the other two files.
 import argparse
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 __all__ = [
     "Enum",
@@ -67,8 +68,7 @@ DECODED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A field of a table; `type` as in fbs: `float64`, `Side`, `string`, `[Trade]`, `Message`."""
 
     id: int
@@ -78,16 +78,14 @@ class Field:
     deprecated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(Struct, frozen=True):
     """An enum: its underlying integer type and the names of its values."""
 
     underlying: str
     values: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """A schema with one union, whose members' codes are 1, 2, ... (0 is NONE)."""
 
     namespace: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
+
+from msgspec import Struct, field
 
 from udpfast.errors import FormatError, shown
 
@@ -46,8 +47,7 @@ class SchemaError(FormatError):
         self.problems = problems
 
 
-@dataclass(slots=True)
-class Element:
+class Element(Struct):
     """An element of XML.
 
     Attributes

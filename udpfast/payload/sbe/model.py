@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 __all__ = [
     "PRIMITIVES",
@@ -28,8 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+class Primitive(Struct, frozen=True):
     """A primitive type of SBE.
 
     Attributes
@@ -104,8 +103,7 @@ def _primitives() -> dict[str, Primitive]:
 PRIMITIVES = _primitives()
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Struct, frozen=True):
     """A number, or an array of numbers.
 
     Attributes
@@ -144,8 +142,7 @@ class Values:
         return self.primitive.name + f"[{self.length}]" * (self.length != 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Characters, padded with zero bytes.
 
     Attributes
@@ -175,8 +172,7 @@ class Text:
         return f"char[{self.size}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Enumeration:
+class Enumeration(Struct, frozen=True):
     """A number or character whose values have names.
 
     Attributes
@@ -208,8 +204,7 @@ class Enumeration:
         return f"enum {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Bits:
+class Bits(Struct, frozen=True):
     """A set: each bit is a choice.
 
     Attributes
@@ -241,8 +236,7 @@ class Bits:
         return f"set {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Composite:
+class Composite(Struct, frozen=True):
     """Several values under one name.
 
     Attributes
@@ -272,8 +266,7 @@ class Composite:
 Type: TypeAlias = Values | Text | Enumeration | Bits | Composite
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A field of a block, or a member of a composite.
 
     Attributes
@@ -319,8 +312,7 @@ class Field:
         return next((each.offset + each.first for each in kind.members if each.first), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(Struct, frozen=True):
     """An integer of a header: a length, a count, an id.
 
     Attributes
@@ -342,8 +334,7 @@ class Number:
     constant: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True):
     """The header of a message, a group or variable data.
 
     Attributes
@@ -361,8 +352,7 @@ class Prefix:
     numbers: dict[str, Number]
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Struct, frozen=True):
     """Variable data.
 
     Attributes
@@ -386,8 +376,7 @@ class Data:
     codec: str
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True, dict=True):
     """The root of a message, or a group: a block, and groups and data behind it.
 
     Attributes
@@ -428,8 +417,7 @@ class Level:
         return (self, *(inner for group in self.groups for inner in group.levels))
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaModel:
+class SchemaModel(Struct, frozen=True):
     """A whole schema.
 
     Attributes

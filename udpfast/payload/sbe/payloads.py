@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from udpfast.core.layout import FRAME, RECORD, Kind
@@ -21,8 +21,7 @@ STREAM_FIRST = 2
 MESSAGE_KINDS = (int(Kind.MESSAGE), int(Kind.BUS))
 
 
-@dataclass(frozen=True, slots=True)
-class Payloads:
+class Payloads(Struct, frozen=True):
     """Payloads in memory.
 
     Attributes

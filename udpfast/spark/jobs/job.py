@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Parameters"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     """Parameters of the jobs.
 
     Attributes
@@ -34,8 +34,7 @@ class Parameters:
     lags: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One gold table.
 
     Attributes
