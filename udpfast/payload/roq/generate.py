@@ -5,16 +5,15 @@
 
 `roq.fbs` is the source within this project; the facts (format "roq-flatbuffers-facts/1") are
 needed only when the published schema has grown. A schema only grows at the end: old ids stay.
-Every build writes the other two files.
+Every build writes the other two files, by the standard library alone.
 """
 
 import argparse
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from msgspec import Struct
 
 __all__ = [
     "Enum",
@@ -68,7 +67,8 @@ DECODED = (
 )
 
 
-class Field(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Field:
     """A field of a table; `type` as in fbs: `float64`, `Side`, `string`, `[Trade]`, `Message`."""
 
     id: int
@@ -78,14 +78,16 @@ class Field(Struct, frozen=True):
     deprecated: bool
 
 
-class Enum(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Enum:
     """An enum: its underlying integer type and the names of its values."""
 
     underlying: str
     values: dict[str, int]
 
 
-class Schema(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Schema:
     """A schema with one union, whose members' codes are 1, 2, ... (0 is NONE)."""
 
     namespace: str
