@@ -1,9 +1,8 @@
 """The schema's files say the same: facts, roq.fbs, schema.py."""
 
+import dataclasses
 import json
 from pathlib import Path
-
-from msgspec.structs import astuple
 
 from tests.shared import shared
 from udpfast.market import words
@@ -21,8 +20,10 @@ def test_fbs_read_back_equals_the_facts_field_by_field():
     facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
     parsed = generate.parse_fbs((ROQ / "roq.fbs").read_text())
     expected = generate.parse_facts(facts)
-    assert {name: sorted(map(astuple, fields)) for name, fields in parsed.tables.items()} == {
-        name: sorted(map(astuple, fields)) for name, fields in expected.tables.items()
+    assert {
+        name: sorted(map(dataclasses.astuple, fields)) for name, fields in parsed.tables.items()
+    } == {
+        name: sorted(map(dataclasses.astuple, fields)) for name, fields in expected.tables.items()
     }
     assert parsed.enums == expected.enums
     assert parsed.members == expected.members
