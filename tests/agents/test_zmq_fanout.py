@@ -22,7 +22,7 @@ from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
 from udpfast.errors import ConfigError
 from udpfast.log.readers import list_readers
 from udpfast.market.state_bytes import ENTRY_HASH
-from udpfast.net.envelope import EnvelopeType, unpack_names
+from udpfast.net.envelope import TOPIC_SIZE_MAX, EnvelopeType, unpack_names
 from udpfast.shm.image import Image, ImageView
 
 
@@ -112,6 +112,18 @@ def test_what_is_no_topic_is_refused_with_a_reason(instance: Instance, topic: by
         assert message.envelope["type"] == EnvelopeType.REFUSED
         assert message.body
         assert fanout.statistics()["streams"] == 0
+
+
+def test_the_longest_topic_is_served_and_a_longer_one_is_refused(instance: Instance) -> None:
+    longest = b"BOOK/".ljust(TOPIC_SIZE_MAX, b"x")
+    with (
+        running(instance.directory, addresses=("ipc",)) as fanout,
+        Subscriber(fanout.addresses[0], longest) as sub,
+    ):
+        assert sub.until(EnvelopeType.BEGIN)[-1].topic == longest
+        sub.socket.subscribe(longest + b"x")
+        wait_until(lambda: fanout.statistics()["refused"] == 1)
+        assert fanout.statistics()["streams"] == 1
 
 
 def test_topics_beyond_the_limit_are_refused(instance: Instance) -> None:
