@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from msgspec import structs
@@ -20,6 +21,7 @@ from udpfast.shm.histogram import LatencyHistogram
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.gold import Gold
 from udpfast.spark.jobs import JOBS, Parameters
+from udpfast.spark.jobs.book import depth, in_order
 from udpfast.spark.jobs.losses import PERIODS_MAX, step_of
 from udpfast.spark.pipeline import run_jobs, write_run
 from udpfast.spark.quantiles import slot_value
@@ -375,6 +377,25 @@ def test_depth_is_what_stands_near_the_mid(bronze: Bronze, export: SmallExport) 
     mid = (max(bids) + min(asks)) / 2
     near = sum(q for price, q in asks.items() if abs(price - mid) / mid * 1e4 <= 50)
     assert row["ask_within_50_bps"] == near
+
+
+def test_depth_and_distances_are_in_basis_points_of_the_mid() -> None:
+    bids = {9_999.0: 1.0, 9_996.0: 2.0, 9_990.0: 4.0, 9_900.0: 8.0}
+    asks = {10_001.0: 16.0, 10_006.0: 32.0, 10_050.0: 64.0, 10_051.0: 128.0}
+    own = {"feed": "f", "exchange": "cme", "symbol": "ES", "object": 1, "ungated": False}
+    own |= {"stream": 0, "at": 1, "received_ns": 1, "stale": False}
+    rows = [
+        own | {"side": side, "price": price, "quantity": quantity}
+        for side, levels in (("Bid", bids), ("Ask", asks))
+        for price, quantity in levels.items()
+    ]
+    row = depth(pa.Table.from_pylist(rows)).to_pylist()[0]
+    assert [row[f"bid_within_{bps}_bps"] for bps in (1, 5, 10, 50)] == [1, 3, 7, 7]
+    assert [row[f"ask_within_{bps}_bps"] for bps in (1, 5, 10, 50)] == [16, 16, 48, 112]
+    found = in_order(pa.Table.from_pylist(rows[::-1])).to_pylist()
+    away = [row["distance_bps"] for row in found]
+    assert away == pytest.approx([1, 4, 10, 100, 1, 6, 50, 51])
+    assert [row["cumulative"] for row in found] == [1, 3, 7, 15, 16, 48, 112, 240]
 
 
 def test_leadlag_finds_who_moves_first(spark, tmp_path: Path) -> None:
