@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -303,6 +304,25 @@ def test_reader_that_missed_the_restart_is_not_in_doubt_for_ever(instance: Insta
         live(other)
         read_until(step, lambda _: not books[BTC].stale)
         other.close()
+
+
+def test_reader_that_a_dead_writer_lapped_reads_what_is_left_first(instance: Instance) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        while reader.wait(0):
+            next(reader)
+        while instance.ring.position < 2 << 20:
+            instance.append(Kind.MESSAGE, bytes(1000))
+        instance.ring.flush()
+        die(instance)
+        time.sleep(0.21)  # so long between two looks at the writer
+        assert reader.wait(0)
+        found = [next(reader).kind for _ in range(2)]
+        assert found == [Kind.LAPPED, Kind.MESSAGE]
+        found = read_until(lambda: kinds_of(reader.poll(timeout=0)), lambda f: Kind.CONNECTION in f)
+        assert set(found[:-1]) <= {Kind.MESSAGE}
+        time.sleep(0.21)
+        assert not reader.wait(0)
 
 
 def test_subscriber_of_a_feed_that_failed_is_told_once_and_goes_on_with_the_next(

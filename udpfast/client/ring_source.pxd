@@ -46,6 +46,7 @@ cdef class RingSource(Source):
     cdef bint _is_removed(self) noexcept
     cdef int64_t _end_removed(self) noexcept
     cdef take_file(self)
+    cdef bint _all_read(self) noexcept nogil
     cdef void _note_unknown(self) noexcept nogil
     cdef int64_t _last_ns(self) noexcept
     cdef int64_t _end(self, int64_t code) noexcept

@@ -211,12 +211,18 @@ cdef class RingSource(Source):
             self.gone = CONNECTION_WRITER
         if self.gone == CONNECTION_WRITER:
             # Also before a lap, which may hide the RESTART: READY tells of the new writer then.
-            return ring_ready(ring) or load_relaxed(&ring.header.intent) > (
-                ring.cursor + ring.capacity)
+            return not self._all_read()
         if not (stuck or self.current):
             self.current = True
             self.current_index = load_relaxed(&ring.header.tail_index)
         return self.current and ring.index >= self.current_index
+
+    cdef bint _all_read(self) noexcept nogil:
+        # Return whether the file has nothing more. Who was lapped has the newest records to read,
+        # which does not show where the cursor stands.
+        cdef RingReader* ring = &self.cursor.reader
+        return not ring_ready(ring) and (
+            load_relaxed(&ring.header.intent) <= ring.cursor + ring.capacity)
 
     cdef void _note_unknown(self) noexcept nogil:
         # Report a loss of unknown size at the end of the previous log, as 1 record.
@@ -340,7 +346,7 @@ cdef class RingSource(Source):
             self.removed_index = min(self.removed_index, self.cursor.tail_index)
             if self.removed or not self.cursor.closed_by_writer and (
                     self.cursor.reader.index >= self.removed_index
-                    or not ring_ready(&self.cursor.reader)):
+                    or self._all_read()):
                 self.removed = True
                 if not self.among:
                     raise RingClosedError(
@@ -350,7 +356,7 @@ cdef class RingSource(Source):
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
             return
         self.looked_ns = now_ns
-        self._look_at_writer(False, not ring_ready(&self.cursor.reader))
+        self._look_at_writer(False, self._all_read())
 
     cdef bint _is_removed(self) noexcept:
         # Return whether the ring is still removed. Its writer may work: what it writes is not read.
