@@ -364,6 +364,63 @@ def test_journal_lost_before_it_is_read_is_made_good_though_none_of_it_could_be(
         assert numbers(reader, 10) == list(range(10))
 
 
+def lose_count(instance, tmp_path):
+    """Record so that damage in the first of two segments hides how many records it stands for."""
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    publish(instance, 10, 190)  # the first of them are overwritten
+    drive(recorder)
+    recorder.on_stop()
+    with segment_path(tmp_path / "journal", 1).open("r+b") as segment:
+        content = segment.read()
+        for number, size in (9, 1200), (199, 6):  # how many, and where to count back from
+            segment.seek(content.index(b"%08d" % number))
+            segment.write(bytes(size))
+
+
+def read_on(reader, until):
+    """Read until a record; return the numbers of all, and how many are missing."""
+    found, missing = [], 0
+    while not found or found[-1] < until:
+        batch = reader.poll(timeout=5)
+        missing += batch.lapped
+        found += [int(bytes(batch.payload(i))[:8]) for i in range(len(batch))]
+    return found, missing
+
+
+def test_ring_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    lose_count(instance, tmp_path)
+    publish(instance, 200, 5)
+    record(instance, tmp_path).on_stop()
+    with Reader(both(instance, tmp_path), start="begin", batch=1) as reader:
+        before, missing = read_on(reader, 197)
+        shutil.rmtree(tmp_path / "journal")
+        found, more = read_on(reader, 204)
+        found = before + found
+        assert found == sorted(set(found)) and found[-7:] == list(range(198, 205))
+        assert missing + more == 205 - len(found) == reader.lapped
+    instance.close()
+
+
+def test_another_log_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    lose_count(instance, tmp_path)
+    instance.ring.region.close()
+    instance.names_region.close()
+    (instance.directory / "ring").unlink()
+    instance = Instance(tmp_path / "small", 1 << 15)
+    publish(instance, 200, 5)
+    record(instance, tmp_path).on_stop()
+    with Reader(both(instance, tmp_path), start="begin", batch=1) as reader:
+        _, missing = read_on(reader, 197)
+        shutil.rmtree(tmp_path / "journal")
+        found, more = read_on(reader, 204)
+        assert found == [198, *range(200, 205)]
+        assert missing > 1 <= more  # nobody knows how many
+    instance.close()
+
+
 def test_what_is_overwritten_in_the_ring_comes_from_the_journal(instance, tmp_path):
     publish(instance, 0, 10)
     recorder = record(instance, tmp_path)

@@ -21,7 +21,7 @@ from udpfast.log.recorded_runs cimport RecordedRuns, source_ended
 
 from udpfast.client.journal_source import JournalSource
 from udpfast.client.seam import Piece, Where, log_behind, next_piece
-from udpfast.errors import FormatError, RegionError
+from udpfast.errors import FormatError, RegionError, RingClosedError
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.log.journal_place import find_later, find_recorded, logs_of, recorded_end
 from udpfast.log.journal_state import journal_state
@@ -72,6 +72,24 @@ cdef class HistorySeam:
         with contextlib.suppress(*UNREADABLE):
             self.passed.update(logs_of(self.journal))
         self.passed.discard(self.log)
+
+    cdef bint count_by_time(self) except -1:
+        # Damage hid how many records come before the next one, and the journal is gone that could
+        # tell. If the ring has this log, what was published behind the last record is next there.
+        # Return False if only a journal begun anew may have it, nobody knows from where on.
+        cdef RingCursor ring = self.live.cursor
+        cdef uint64_t index = self.index
+        files = [each for each in (ring, ring.successor()) if each is not None]
+        files = [each for each in files if each.log == self.log]
+        for each in files:
+            index, found = _find_published_behind(each, index, self.last_ns)
+            if found:
+                break
+        if files:
+            self.miss(index - self.index, LAPPED_READER)
+            self.place(self.log, index)
+            return True
+        return self.recorded_piece()[0] is None
 
     cdef place(self, log, uint64_t index):
         # Set the record that comes next.
@@ -300,3 +318,17 @@ cdef class HistorySeam:
 def _piece_of(found):
     return Piece(
         Where.JOURNAL, found.segment.source, found.index, found.index + 1, found.published_ns)
+
+
+def _find_published_behind(cursor, index, since_ns):
+    # Return the index of a file's first record from an index on that was published later, and True;
+    # or the index behind its last record, and False.
+    cursor.seek_index(index)
+    with contextlib.suppress(RingClosedError):
+        while count := cursor.poll():
+            headers = cursor.headers[:count]
+            later = headers["index"][headers["published_ns"] > since_ns]
+            if len(later):
+                return int(later[0]), True
+            index = int(headers["index"][count - 1]) + 1
+    return index, False

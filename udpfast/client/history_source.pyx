@@ -316,7 +316,7 @@ cdef class HistorySource(Source):
                 seam.place(runs.log, runs.index)
             elif not lost and not self.whole:
                 return False  # otherwise reading starts with the oldest record, wherever it is
-        elif not seam.exact:
+        elif not seam.exact and not seam.count_by_time():
             return False
         return self._read_elsewhere()
 
