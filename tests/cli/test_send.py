@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.feed.frames_out import messages, parse
+from tests.full_disk import full_disk
 from udpfast.cli.send import _open_source, send
 from udpfast.cli.send_capture import _REPORT_NS, _Watch
 from udpfast.core.stop import Stop
@@ -123,16 +123,12 @@ def test_books_that_do_not_fit_the_disk_are_named_and_leave_nothing(listeners, t
     path = tmp_path / "books.json"
     if before is not None:
         path.write_text(before)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as a disk that is full
-    try:
+    with full_disk(100):
         result = CliRunner().invoke(
             send,
             ["--incremental", ",".join(listeners.addresses[:2]), "--snapshot", "", "--simulate"]
             + ["--speed", "0", "--count", "200", "--linger", "0", "--json", "--books", str(path)],
         )
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert isinstance(result.exception, OSError) and sentence(result.exception) == (
         f"{path}: {os.strerror(errno.EFBIG)}"
     )

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.full_disk import full_disk
 from tests.waiting import wait_until
 from udpfast.cli.main import cli
 from udpfast.cli.wire_metrics import _HEARD, _SENT, receiver_families, sender_families
@@ -214,12 +214,8 @@ def test_page_that_the_disk_has_no_room_for_leaves_the_one_before(
         lines: dict[str, LineAddress | str] = {"a": receiver.addresses[0]}
         with Sender(lines, rate_per_s=1000, seconds=0.1, spin=False) as sender:
             result = sender.run()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
+    with full_disk(1000):
         shown = was_shown("", (result.write_page, page), (result.write_arrays, arrays))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not shown
     said = capsys.readouterr().err
     assert all(f"{path} was not written: File too large" in said for path in (page, arrays))

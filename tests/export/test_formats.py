@@ -1,7 +1,6 @@
 """Files in common formats: written here, read back by the libraries that users have."""
 
 import re
-import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from lab.conformance.books import read_set
 from tests.export.market import BEGIN_NS, STEP_NS, Market, drive, record
+from tests.full_disk import full_disk
 from tests.shared import ROOT, shared
 from udpfast.agents.feed.recorder import Recorder
 from udpfast.agents.feed.replayer import Replayer
@@ -752,12 +752,8 @@ def test_file_that_has_no_room_leaves_the_one_before(recorded: Path, tmp_path: P
     path = tmp_path / "x.npz"
     assert exported(recorded, path, "--symbol", "A", "--format", "hftbacktest").exit_code == 0
     content = path.read_bytes()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, before[1]))
-    try:
+    with full_disk(len(content) // 2):
         result = exported(recorded, path, "--symbol", "A", "--format", "hftbacktest")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert isinstance(result.exception, OSError)
     assert f"cannot write: {path}: File too large" in str(result.exception)
     assert [(each.name, each.read_bytes()) for each in tmp_path.glob("x.npz*")] == [
