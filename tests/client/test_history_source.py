@@ -388,18 +388,23 @@ def read_on(reader, until):
     return found, missing
 
 
-def test_ring_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
-    instance = Instance(tmp_path / "small", 1 << 15)
-    lose_count(instance, tmp_path)
+def read_while_it_is_lost(instance, tmp_path):
+    """Read on while the journal is lost; return `read_on` before and behind, and all missed."""
     publish(instance, 200, 5)
     record(instance, tmp_path).on_stop()
     with Reader(both(instance, tmp_path), start="begin", batch=1) as reader:
-        before, missing = read_on(reader, 197)
+        before = read_on(reader, 197)
         shutil.rmtree(tmp_path / "journal")
-        found, more = read_on(reader, 204)
-        found = before + found
-        assert found == sorted(set(found)) and found[-7:] == list(range(198, 205))
-        assert missing + more == 205 - len(found) == reader.lapped
+        return before, read_on(reader, 204), reader.lapped
+
+
+def test_ring_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    lose_count(instance, tmp_path)
+    (before, missing), (found, more), lapped = read_while_it_is_lost(instance, tmp_path)
+    found = before + found
+    assert found == sorted(set(found)) and found[-7:] == list(range(198, 205))
+    assert missing + more == 205 - len(found) == lapped
     instance.close()
 
 
@@ -410,14 +415,9 @@ def test_another_log_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(
     instance.names_region.close()
     (instance.directory / "ring").unlink()
     instance = Instance(tmp_path / "small", 1 << 15)
-    publish(instance, 200, 5)
-    record(instance, tmp_path).on_stop()
-    with Reader(both(instance, tmp_path), start="begin", batch=1) as reader:
-        _, missing = read_on(reader, 197)
-        shutil.rmtree(tmp_path / "journal")
-        found, more = read_on(reader, 204)
-        assert found == [198, *range(200, 205)]
-        assert missing > 1 <= more  # nobody knows how many
+    (_, missing), (found, more), _ = read_while_it_is_lost(instance, tmp_path)
+    assert found == [198, *range(200, 205)]
+    assert missing > 1 <= more  # nobody knows how many
     instance.close()
 
 

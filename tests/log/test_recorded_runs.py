@@ -114,12 +114,17 @@ def test_runs_behind_damage_are_counted_though_it_hides_a_lapped(journal):
     assert recorded_end(journal.directory, BEFORE, LAYOUTS) == ((1 << 31) + 1200, True)
 
 
-def test_runs_behind_two_damages_count_what_a_lapped_between_them_stands_for(journal):
+def lapped_behind_damage(journal):
+    """Write ten records, the sixth of them damaged, a LAPPED of 90, and ten more."""
     roll(journal)
     records(journal, range(10))
     lapped(journal, 90)
     records(journal, range(100, 110))
     damage(journal, 1, 5 * 1064)
+
+
+def test_runs_behind_two_damages_count_what_a_lapped_between_them_stands_for(journal):
+    lapped_behind_damage(journal)
     damage(journal, 1, 12 * 1064 + 80)
     found, end = runs_of(journal)
     assert found == [
@@ -132,11 +137,7 @@ def test_runs_behind_two_damages_count_what_a_lapped_between_them_stands_for(jou
 
 
 def test_runs_from_amid_a_segment_count_what_a_lapped_behind_damage_stands_for(journal):
-    roll(journal)
-    records(journal, range(10))
-    lapped(journal, 90)
-    records(journal, range(100, 110))
-    damage(journal, 1, 5 * 1064)
+    lapped_behind_damage(journal)
     found = find_recorded(journal.directory, BEFORE, 10, LAYOUTS)
     assert (found.index, found.journal_index) == (100, 11)
     with JournalCursor.attach(
