@@ -91,7 +91,10 @@ _CONTROL: dict[Kind, dict[str, str]] = {
         "epoch": "epoch of the new writer",
         "restarted_ns": "when it began, UNIX ns",
     },
-    Kind.LAPPED: {"missed": "missed records; with the reason UNKNOWN a lower bound"},
+    Kind.LAPPED: {
+        "missed": "missed records; with the reason UNKNOWN a lower bound, and with DAMAGE where it "
+        "hides how many"
+    },
     Kind.DATAGRAM: {
         "now_ns": "the loop's monotonic clock, ns",
         "flags": "bits of the datagram",
