@@ -121,6 +121,25 @@ def test_hole_that_is_read_late_waits_from_when_it_is_read(feed, held_up_ms):
     assert engine.read_counters()["incremental"]["messages"] == 3
 
 
+@pytest.mark.parametrize("stopped_ms", [10, 100])
+def test_stop_between_the_clock_of_a_turn_and_its_reading_makes_no_hole_older(feed, stopped_ms):
+    engine, turns, send = feed
+    send(0, 1)
+    turns.turn(MS)
+    turns.turn(2 * MS)
+    # The loop read its clock and was stopped; when it goes on, it finds 3, but not yet 2.
+    time.sleep(stopped_ms / 1000)
+    send(0, 3)
+    turns.turn(2 * MS + 1)
+    now_ns = (2 + stopped_ms) * MS
+    turns.turn(now_ns)
+    assert lost(engine) == 0
+    send(1, 2)
+    turns.turn(now_ns + MS)
+    assert lost(engine) == 0
+    assert engine.read_counters()["incremental"]["messages"] == 3
+
+
 def test_hole_is_lost_though_a_line_is_never_read_to_its_end(feed):
     engine, turns, send = feed
     send(0, 1, 3)

@@ -106,6 +106,7 @@ cdef class FeedLoop(Agent):
     cdef bint lines_closed
     cdef int64_t turn_ns               # when the last turn began; 0: there was none
     cdef int64_t turn_unix_ns          # the same, in UNIX time
+    cdef int64_t read_unix_ns          # what that clock said in the last turn
     # The clock of windows and of silence: it passes only while the loop listens.
     cdef int64_t listened_ns
     cdef int64_t listened_max_ns       # by so much in one turn, at most
@@ -364,16 +365,20 @@ cdef class FeedLoop(Agent):
     cdef int64_t _listen(self, int64_t now_ns) noexcept nogil:
         # A turn begins. Returns how long the loop stood still before it; 0: it did not.
         cdef int64_t passed_ns = now_ns - self.turn_ns
+        cdef int64_t unix_ns = clock_realtime_ns()
         cdef int64_t stalled_ns = 0
         if unlikely(self.turn_ns == 0):
             self.listened_ns = self.read_until_ns = now_ns
+            self.turn_unix_ns = unix_ns
         else:
+            # now_ns was read before: a stop between it and this clock is one in this turn.
+            self.turn_unix_ns = min(unix_ns, self.read_unix_ns + passed_ns)
             self.listened_ns += min(passed_ns, self.listened_max_ns)
             if unlikely(passed_ns >= STALL_NS):
                 self.recovery = RECOVERY_READS
                 stalled_ns = passed_ns
         self.turn_ns = now_ns
-        self.turn_unix_ns = clock_realtime_ns()
+        self.read_unix_ns = unix_ns
         return stalled_ns
 
     cdef uint32_t _late_us(self, int64_t unix_ns) noexcept nogil:
