@@ -22,6 +22,7 @@ from udpfast.host import HostUse
 from udpfast.net.line import ReceiveOptions
 
 LINE = {"name": "A", "address": "127.0.0.1:9001"}
+RELAYED = {"name": "far", "incremental": "127.0.0.1:9101"}
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
@@ -62,6 +63,7 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         ("ring.size", 1, ["a key of [ring]", "did you mean window.size?"]),
         ("incremental.lines", {"name": "A"}, ["expected tables [[incremental.lines]], each in"]),
         ("window.lost_packet_wait_us", 5.5, ['expected a whole number or "auto", found 5.5']),
+        ("window.lost_packet_wait_us", "x", ["expected 1 to 60,000,000, or auto, found 'x'"]),
         ("window.on_gap", "some", ["window.on_gap", "expected", "'some'"]),
         ("window.lost_packet_wait_us", 0, ["window.lost_packet_wait_us", ">= 1", "found 0"]),
         ("window.out_of_order_max_interval", 9000, ["out_of_order_max_interval", "8192", "9000"]),
@@ -263,6 +265,9 @@ def test_config_path_that_is_no_file_is_refused_in_one_line(tmp_path):
             [{"name": "A", "address": "[::1]:1"}, {"name": "B", "address": "[0::1]:1"}],
         ),
         ("incremental.lines", [{"name": "A", "address": "239.1.1.1:1", "source": "::1"}]),
+        ("relay.lines", [RELAYED | {"parity": 1}]),
+        ("relay.lines", [RELAYED | {"parity": 33}]),
+        ("relay.lines", [RELAYED | {"parity": -1}]),
         ("zmq.addresses", ["tcp://0.0.0.0:99999"]),
         ("zmq.addresses", ["tcp://0.0.0.0:65536"]),
         ("zmq.addresses", ["tcp://0.0.0.0:0"]),

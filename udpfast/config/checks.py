@@ -34,6 +34,7 @@ __all__ = [
     "JOURNAL",
     "NAME",
     "PAGES",
+    "PARITY",
     "PATH",
     "POWER_OF_TWO",
     "SENDER",
@@ -127,6 +128,8 @@ POWER_OF_TWO = Check("a power of two", lambda value: not value & (value - 1))
 DISK_LIMIT = Check(
     "0, or at least 67,108,864 bytes (64 MiB)", lambda value: value == 0 or value >= 1 << 26
 )
+#: A line that carries all twice is a second line.
+PARITY = Check("0, or 2 to 32", lambda value: value != 1 and 0 <= value <= 32)
 PAGES = Check("a multiple of 4096", lambda value: value % 4096 == 0)
 ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, value))
 ENDPOINT_OR_NONE = Check(
@@ -163,7 +166,9 @@ JOURNAL = Check(
     lambda value: not value or (_is_path(value) and ("/" in value or _is_journal(value))),
 )
 ZMQ_ADDRESS = Check(
-    "ipc, ipc://path (107 bytes at most) or tcp://ip:port (1 to 65535, or *)", _is_zmq_address
+    "ipc, ipc://path (107 bytes at most) or tcp://ip:port (for ip also an interface's name, or *; "
+    "for port 1 to 65535, or *)",
+    _is_zmq_address,
 )
 DISTINCT = Check("each once", lambda value: len(set(value)) == len(value))
 

@@ -13,6 +13,7 @@ from udpfast.config.checks import (
     DISTINCT,
     INTERFACE,
     JOURNAL,
+    PARITY,
     POWER_OF_TWO,
     ZMQ_ADDRESS,
 )
@@ -293,10 +294,9 @@ class RelayLine(Struct, frozen=True):
     parity: Annotated[
         int,
         Meta(
-            ge=0,
-            le=32,
-            description="datagrams of the incremental channel for each parity datagram, at least "
-            "2; a far end with window.parity rebuilds lost datagrams from it; 0: no parity",
+            description="datagrams of the incremental channel for each parity datagram; a far end "
+            "with window.parity rebuilds lost datagrams from it; 0: no parity",
+            extra=PARITY.extra,
         ),
     ] = 0
     parity_depth: Annotated[

@@ -197,11 +197,6 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
                 f"{where}: relay.lines: expected `snapshot` of line {line.name!r}, because no "
                 f"port follows {port}"
             )
-        if line.parity == 1:
-            raise ConfigError(
-                f"{where}: relay.lines: expected 0, or 2 and more for parity of {line.name!r}, "
-                "found 1: a line that carries all twice is a second line"
-            )
         snapshot = line.snapshot or endpoint_text(host, port + 1)
         for channel, address in (("incremental", line.incremental), ("snapshot", snapshot)):
             key = (address, line.interface)

@@ -308,7 +308,9 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         return f"{_path(key, missing.group(1))}: expected a value, found none"
     expected = text.partition(", got ")[0].removeprefix("Expected ")
     if text.startswith("Invalid enum value"):
-        expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
+        kind = _type_at(target, key)
+        listed = key.endswith("]")  # an element, which has not all of what the list takes
+        expected = f"one of {', '.join(_literals(kind))}" if listed else _takes(kind)
     expected = _expected(expected, target, key)
     found = _lookup(tables, key)
     if length := _LENGTH.search(text):
