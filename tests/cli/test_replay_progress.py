@@ -58,7 +58,7 @@ def test_ring_of_a_replay_is_shown_with_what_it_replays_and_how_far_it_is(replay
 def test_reader_of_an_ended_replay_is_told_of_no_recorded_time(replayed: Path) -> None:
     with pytest.warns(RuntimeWarning) as told:
         Reader("ring:again").close()
-    assert f"has ended: a replay of {replayed}; the reader gets" in str(told[0].message)
+    assert f"has ended: a replay of {replayed}; the reader begins behind" in str(told[0].message)
     assert "2026-08-21" not in str(told[0].message)
 
 

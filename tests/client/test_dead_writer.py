@@ -230,8 +230,16 @@ def test_reader_of_the_past_of_an_ended_feed_is_not_warned(instance: Instance) -
         warnings.simplefilter("error")
         with Reader(instance.address, start="begin") as reader:
             assert [record.kind for record in reader][-1] is Kind.BOOK
-    with pytest.warns(RuntimeWarning, match="has ended, and .* and then ends"):
-        Reader(instance.address).close()
+    begins = "the reader begins behind the records that it left, and then ends"
+    with pytest.warns(RuntimeWarning, match=f"has ended, and .*; {begins}"):
+        reader = Reader(instance.address)
+    with reader:
+        assert list(reader) == []
+    gets = "the reader gets the records that it left, and then ends"
+    with pytest.warns(RuntimeWarning, match=f"has ended, and .*; {gets}"):
+        reader = Reader(instance.address, start="oldest")
+    with reader:
+        assert [record.kind for record in reader][-1] is Kind.BOOK
 
 
 def test_values_of_a_fanout_whose_feed_has_ended_are_in_doubt(instance: Instance) -> None:

@@ -36,7 +36,7 @@ def warn_of_later_start(where: object, start_ns: int, last_ns: int) -> None:
         )
 
 
-def warn_of_no_writer(where: object, what: str, last_ns: int, then: str) -> None:
+def warn_of_no_writer(where: object, what: str, last_ns: int, start: object, then: str) -> None:
     """Warn that a feed has no writer, and when it last wrote.
 
     Parameters
@@ -47,20 +47,22 @@ def warn_of_no_writer(where: object, what: str, last_ns: int, then: str) -> None
         What became of the writer, as the predicate of the sentence.
     last_ns : int
         When it last wrote, in UNIX ns.
+    start : object
+        Where the reader starts; "tail": behind what was left.
     then : str
-        What the reader gets once it has read all that was left.
+        What the reader does behind all that was left.
     """
-    _warn(where, what + _last(last_ns), then)
+    _warn(where, what + _last(last_ns), start, then)
 
 
 def warn_of_no_ring_writer(
-    where: object, ring: tuple[Path, bytes, int], what: str, last_ns: int, then: str
+    where: object, ring: tuple[Path, bytes, int], what: str, last_ns: int, start: object, then: str
 ) -> None:
     """Warn likewise of a ring. For a replay, name its source, because its times are recorded ones.
 
     Parameters
     ----------
-    where, what, last_ns, then : object, str, int, str
+    where, what, last_ns, start, then : object, str, int, object, str
         As for `warn_of_no_writer`.
     ring : tuple of Path, bytes and int
         The ring's directory, log and epoch.
@@ -69,7 +71,7 @@ def warn_of_no_ring_writer(
     with suppress(OSError, FormatError):  # if it is damaged, treat the ring like any other
         replay = read_replay(*ring)
     since = _last(last_ns) if replay is None else f": a replay of {replay.source}"
-    _warn(where, what + since, then)
+    _warn(where, what + since, start, then)
 
 
 def _last(last_ns: int) -> str:
@@ -77,9 +79,10 @@ def _last(last_ns: int) -> str:
     return f", and wrote last at {last}"
 
 
-def _warn(where: object, what: str, then: str) -> None:
+def _warn(where: object, what: str, start: object, then: str) -> None:
+    gets = "begins behind" if start == "tail" else "gets"
     warnings.warn(
-        f"{where}: {what}; the reader gets the records that it left, and then {then}",
+        f"{where}: {what}; the reader {gets} the records that it left, and then {then}",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -576,7 +576,7 @@ cdef _warn(RingSource source, start):
     import_module("udpfast.client.no_writer").warn_of_no_ring_writer(
         cursor.region.path, (source.directory, cursor.log, cursor.epoch),
         f"its writer (pid {cursor.region.writer_pid}) {how}",
-        source._last_ns(), then.get(life, "waits for the next writer"))
+        source._last_ns(), start, then.get(life, "waits for the next writer"))
 
 
 def _attach(target, options):
