@@ -245,6 +245,21 @@ def test_recorder_goes_on_in_the_ring_that_takes_the_place_of_its_own(instance, 
     assert numbers_of(tmp_path / "journal") == [*range(1, 101), -200, 301]
 
 
+@pytest.mark.parametrize("how", [{}, {"failed": True}, {"again": True}])
+def test_recorder_ends_with_its_feed_in_whichever_way_that_ended(instance, tmp_path, how):
+    recorder = recorder_of(instance, tmp_path)
+    for _ in range(3):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    assert not recorder.recordings[0].ended
+    instance.append(Kind.MESSAGE, PIECE)
+    instance.ring.close(**how)
+    drive(recorder)
+    assert recorder.recordings[0].ended
+    recorder.on_stop()
+    assert numbers_of(tmp_path / "journal") == [1, 2, 3, 4]
+
+
 def test_recorder_takes_all_that_is_left_in_a_file_whose_begin_was_overwritten(instance, tmp_path):
     recorder = recorder_of(instance, tmp_path)
     for _ in range(100):

@@ -280,7 +280,7 @@ cdef class Recording:
                 followed = self.cursor.follow()
                 if followed is None:
                     # What took the place of a killed writer's file may have been lost as well.
-                    self.ended = self._at_end and self.cursor.life in ("finished", "left")
+                    self.ended = self._at_end and self.cursor.life in ("finished", "failed", "left")
                     return True
                 if not followed:
                     self._unknown = True
