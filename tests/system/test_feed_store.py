@@ -69,7 +69,8 @@ class Market:
 def feed_tables(port: int, **more: str) -> str:
     """Return a feed's file; `more`: lines behind the first ones, tables."""
     return (
-        'name = "iex"\noutput = "store"\n' + "".join(f"{line}\n" for line in more.values())
+        'name = "iex"\noutput = "store"\nrun.drain_ms = 60_000\n'
+        + "".join(f"{line}\n" for line in more.values())
         + '[wire]\nframing = "iex_tp"\npayload = "iex_tops"\nstreams_max = 4\n'
         f'[[streams.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
     )  # fmt: skip

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.system.test_monitor_page import browser, end, start
 from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.order_text import books_lines
+from udpfast.errors import ImageError
 from udpfast.monitor.present import present_books
 from udpfast.net.ports import free_port
 
@@ -55,10 +57,16 @@ def venue(
         command += [f"--{option}", ",".join(named.values())]
     with Subscriber(settings), subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
         try:
-            wait_until(lambda: any("largest asks" in one for one in shown("venue")), "orders")
+            wait_until(lambda: there("venue"), "orders")
             yield "venue"
         finally:
             sender.terminate()
+
+
+def there(name: str) -> bool:
+    with suppress(ImageError):  # its keeper has not begun it yet
+        return any("largest asks" in one for one in shown(name))
+    return False
 
 
 def shown(name: str) -> list[str]:

@@ -83,7 +83,7 @@ def feed(port, tmp_path, monkeypatch):
     path = tmp_path / "feed.toml"
     path.write_text(
         f'name = "test"\nring.capacity_bytes = {1 << 22}\nobjects.collect_bytes = {1 << 20}\n'
-        "run.restart_first_ms = 20\nrun.restart_longest_ms = 50\n"
+        "run.restart_first_ms = 20\nrun.restart_longest_ms = 50\nrun.drain_ms = 600_000\n"
         f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
     )
     return path
@@ -465,7 +465,7 @@ def test_stat_shows_the_agents_of_a_dead_instance(start, tmp_path):
 
 
 def test_run_later_signal_does_not_wait_for_the_drain(start, feed, tmp_path):
-    settings = 'run.processes = "each"\nrun.drain_ms = 600000\nimage.enabled = true\n'
+    settings = 'run.processes = "each"\nimage.enabled = true\n'
     feed.write_text(settings + feed.read_text())
     process = start()
     assert "test at" in process.stdout.readline()
