@@ -1,6 +1,7 @@
 """`udpfast check`: findings, for people and for programs."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -148,8 +149,15 @@ def test_check_of_a_directory_adds_up_the_memory_of_its_feeds(tmp_path: Path) ->
     assert 2 * wanted[0] - 2 <= wanted[1] <= 2 * wanted[0]
     assert set(json.loads(both.output)["settings"]) == {"one", "two"}
     text = CliRunner().invoke(check, [str(tmp_path)]).output
-    assert "\nmemory:\n  one  " in text
-    assert "\n  all 2: " in text
+    sums = []
+    for name in ("one", "two"):
+        said = re.search(rf"\n  {name}  (\d+) MiB shared \((.*?)\), (\d+) besides", text)
+        assert said is not None
+        shared, listed, private = said.groups()
+        assert sum(int(part.rpartition(" ")[2]) for part in listed.split(", ")) == int(shared)
+        sums.append((int(shared), int(private)))
+    shared_all, private_all = map(sum, zip(*sums, strict=True))
+    assert f"\n  all 2: {shared_all} MiB shared, {private_all} besides" in text
     assert "two agent.core" in text
 
 

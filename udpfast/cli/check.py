@@ -140,18 +140,19 @@ def _print_memory(memory: dict[str, FeedMemory]) -> None:
         return
     click.echo("\nmemory:")
     width = max(map(len, memory))
+    all_shared = all_private = 0  # of what is shown, so that the parts add up
     for name, each in memory.items():
         files = sorted(each.files.items(), key=lambda file: -file[1])
         listed = ", ".join(f"{file} {_mib(size)}" for file, size in files)
+        shared, private = sum(_mib(size) for _, size in files), _mib(each.private)
+        all_shared += shared
+        all_private += private
         click.echo(
-            f"  {name:<{width}}  {_mib(each.shared)} MiB shared ({listed}), "
-            f"{_mib(each.private)} besides (books {_mib(each.books)})"
+            f"  {name:<{width}}  {shared} MiB shared ({listed}), "
+            f"{private} besides (books {_mib(each.books)})"
         )
     if len(memory) > 1:
-        shared, private = (
-            sum(getattr(each, part) for each in memory.values()) for part in ("shared", "private")
-        )
-        click.echo(f"  all {len(memory)}: {_mib(shared)} MiB shared, {_mib(private)} besides")
+        click.echo(f"  all {len(memory)}: {all_shared} MiB shared, {all_private} besides")
 
 
 def _mib(size_bytes: int) -> int:
