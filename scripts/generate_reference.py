@@ -21,6 +21,7 @@ from scripts.record_fields import (
     update_tables,
 )
 from udpfast.config import FeedConfig, PublishConfig, Setting, describe, parse_feed, parse_publish
+from udpfast.config.bus import StoreConfig
 from udpfast.config.companions import RelayConfig, RelayLine
 from udpfast.config.host import HostConfig
 from udpfast.config.lines import ChannelConfig, LineConfig
@@ -61,6 +62,11 @@ def example_feed() -> FeedConfig:
 def example_publish() -> PublishConfig:
     """Return a publisher with one destination: it has every key."""
     return parse_publish({"incremental": [{"address": "239.1.1.1:9001"}]})
+
+
+def example_store() -> StoreConfig:
+    """Return a store of one host."""
+    return StoreConfig(sequencer="one", port=7001)
 
 
 def key_rows(settings: Iterable[Setting]) -> Iterator[str]:
@@ -185,6 +191,7 @@ def module_list() -> str:
 def pages() -> dict[str, dict[str, str]]:
     """Return every generated table by its page and its marker's name."""
     return {
+        "bus.md": {"store keys": key_table(describe(example_store()))},
         "counters.md": {
             "verdicts": counter_table(VERDICTS),
             "line counters": counter_table(LINE_COUNTERS[len(VERDICTS) :]),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from udpfast.bus.wire import name_bytes
+from udpfast.config import describe
 from udpfast.config.bus import BusConfig, bus_keys, load_bus, parse_bus
 from udpfast.errors import ConfigError
 
@@ -211,3 +212,11 @@ def test_byte_order_mark_of_an_editor_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "bus.toml"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert load_bus(path) == config
+
+
+def test_keys_of_a_store_are_described_with_what_is_set_and_what_they_take():
+    described = {each.key: each for each in describe(bus(sources={"two": "one"}).stores["orders"])}
+    assert not described["port"].is_default and not described["sources"].is_default
+    plain = {each.key: each for each in describe(bus().stores["orders"])}
+    assert plain["sources"].is_default and plain["gate"].is_default
+    assert plain["release"].takes == "1 to 64, or one of disk, all"

@@ -44,7 +44,8 @@ class StoreConfig(Struct, frozen=True):
         dict[HostName, HostName],
         Meta(
             max_length=64,
-            description="replica -> another replica that it copies from instead of the writer",
+            description="replica -> another replica that it copies from, so that the writer has "
+            "fewer links",
         ),
     ] = msgspec.field(default_factory=dict)
     gate: Annotated[
@@ -52,7 +53,7 @@ class StoreConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=64,
-            description="number of copies that must have a record before readers see it",
+            description="number of copies that must have a record before apps see it",
         ),
     ] = 0
     resend_ms: Annotated[
@@ -60,7 +61,8 @@ class StoreConfig(Struct, frozen=True):
         Meta(
             ge=2,
             le=8_000,
-            description="ms after which a message that is not in the stream is sent again",
+            description="ms after which a message that is not in the stream is sent again; then "
+            "twice that, and so on up to 8 s",
         ),
     ] = 500
     segment_bytes: Annotated[
@@ -74,7 +76,7 @@ class StoreConfig(Struct, frozen=True):
         Annotated[tuple[HostName, ...], Meta(max_length=64)] | None,
         Meta(
             description="replicas for which segments are kept until they have copied them; "
-            "unset: all"
+            "others are told what was removed; unset: all"
         ),
     ] = None
     keep_most: Annotated[
@@ -82,9 +84,8 @@ class StoreConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=1 << 20,
-            description="number of segments above which the oldest are "
-            "removed, even if a replica still lacks them; "
-            "0: no limit",
+            description="number of segments above which the oldest are removed, even if a replica "
+            "still lacks them; 0: no limit",
         ),
     ] = 0
     release: Annotated[
@@ -105,7 +106,11 @@ class StoreConfig(Struct, frozen=True):
         ),
     ] = 5_000
     quarantine: Annotated[
-        bool, Meta(description="set aside records that the writer does not have, and continue")
+        bool,
+        Meta(
+            description="set aside (never delete) records that the writer does not have, and "
+            "continue"
+        ),
     ] = False
 
     @property

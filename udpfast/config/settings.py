@@ -215,9 +215,9 @@ def _describe(node: Struct, key: str) -> Iterator[Setting]:
             for index, item in enumerate(value):
                 yield from _describe(item, f"{path}[{index}]")
         else:
-            yield Setting(
-                path, value, value == field.default, _meaning(field.type), _takes(field.type)
-            )
+            made = field.default_factory
+            default = field.default if made is msgspec.NODEFAULT else made()
+            yield Setting(path, value, value == default, _meaning(field.type), _takes(field.type))
 
 
 def _path(table: str, key: str) -> str:
