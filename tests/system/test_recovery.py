@@ -55,9 +55,10 @@ def tables(name: str, ports: list[int], market: OrderMarket, **more: Any) -> dic
         "name": name,
         "wire": {"framing": market.framing, "payload": market.payload, "streams_max": 4},
         "streams": {"lines": lines},
-        "window": {"lost_packet_wait_us": 2_000},
-        "ring": {"carry": "both", "capacity_bytes": 1 << 24},
-        "books": {"orders": True, "orders_max": 50_000},
+        "window": {"lost_packet_wait_us": 2_000, "slab_cells": 512},
+        "objects": {"max": 64, "collect_bytes": 1 << 16},
+        "ring": {"carry": "both", "capacity_bytes": 1 << 22, "names": 64},
+        "books": {"orders": True, "orders_max": 5_000},
     } | more
 
 
