@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,14 +26,20 @@ FRAMINGS = {"itch": "moldudp64", "pitch": "cboe_pitch", "cme": "cme_mdp3"}
 LOOPS = {"recovery": "SO", "definitions": "N"}
 
 
-@pytest.fixture(params=["cme", *nightly("itch", "pitch")])
+@pytest.fixture(scope="module", params=["cme", *nightly("itch", "pitch")])
 def venue(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Run a feed of a simulated venue, with single orders; return the feed's name."""
-    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
-    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
-    payload = request.param
+    folder = tmp_path_factory.mktemp("venue")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UDPFAST_SHM", str(folder / "shm"))
+        patch.setenv("UDPFAST_JOURNALS", str(folder / "journals"))
+        yield from run(request.param)
+
+
+def run(payload: str) -> Iterator[str]:
+    """Run it until it is not looked at any more."""
     lines = {"streams": "A"} | (LOOPS if payload == "cme" else {})
     addresses = {
         table: {name: f"127.0.0.1:{free_port()}" for name in names}
@@ -43,15 +48,19 @@ def venue(
     settings: dict[str, Any] = {
         "name": "venue",
         "wire": {"framing": FRAMINGS[payload], "payload": payload, "streams_max": 8},
-        "books": {"orders": True, "orders_max": 50_000},
-        "image": {"enabled": True},
-        "ring": {"capacity_bytes": 1 << 24},
+        "window": {"slab_cells": 1024},
+        "objects": {"max": 64, "collect_bytes": 1 << 16},
+        "books": {"orders": True, "orders_max": 10_000},
+        "image": {"enabled": True, "capacity_bytes": 1 << 24, "objects": 64},
+        "ring": {"capacity_bytes": 1 << 22, "names": 64},
+        # Textual goes on when its process is idle, or a second later.
+        "agent": {"idle": "sleep"},
     } | {
         table: {"lines": [{"name": name, "address": address} for name, address in named.items()]}
         for table, named in addresses.items()
     }
     command = [sys.executable, "-m", "udpfast", "send", "--venue", payload, "--simulate"]
-    command += ["--seconds", "300"]
+    command += ["--seconds", "300", "--rate", "500"]
     for table, named in addresses.items():
         option = "incremental" if table == "streams" else table
         command += [f"--{option}", ",".join(named.values())]
