@@ -66,10 +66,12 @@ class Market:
                 time.sleep(0.001)
 
 
-def feed_tables(port: int, **more: str) -> str:
-    """Return a feed's file; `more`: lines behind the first ones, tables."""
+def feed_tables(port: int, segment: int = SEGMENT, names: int = 64, **more: str) -> str:
+    """Return a feed's file; `more`: lines behind the first ones, tables; segment 0: the bus's."""
     return (
         'name = "iex"\noutput = "store"\nrun.drain_ms = 60_000\n'
+        f"window.slab_cells = 512\nobjects.max = 64\nring.names = {names}\n"
+        + (f"store.segment_bytes = {segment}\n" if segment else "")
         + "".join(f"{line}\n" for line in more.values())
         + '[wire]\nframing = "iex_tp"\npayload = "iex_tops"\nstreams_max = 4\n'
         f'[[streams.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
@@ -151,7 +153,7 @@ def content(directory: Path) -> bytes:
 def test_killed_feed_goes_on_in_its_store_and_nothing_is_lost(start: Start, tmp_path: Path) -> None:
     port = free_port()
     file = tmp_path / "feed.toml"
-    file.write_text(feed_tables(port, store=f"[store]\nsegment_bytes = {SEGMENT}"))
+    file.write_text(feed_tables(port))
     market, store = Market(port), tmp_path / "journals" / "iex"
     process = ready(start("run", file))
     market.send(1500)
@@ -249,7 +251,7 @@ def bus(
     """Return a market, bus.toml of its feed's store, and what runs one of its hosts."""
     port = free_port()
     feed = tmp_path / "feed.toml"
-    feed.write_text(feed_tables(port, **more))
+    feed.write_text(feed_tables(port, segment=0, **more))
     file = bus_file(tmp_path, feed)
 
     def run(host: str) -> subprocess.Popen[str]:
@@ -400,9 +402,7 @@ def test_subscribers_get_what_the_store_has_until_its_feed_ends(
     port = free_port()
     file = tmp_path / "feed.toml"
     first = f"run.processes = {processes!r}"
-    file.write_text(
-        feed_tables(port, run=first, store=f"[store]\nsegment_bytes = {SEGMENT}\n{ZMQ}")
-    )
+    file.write_text(feed_tables(port, run=first, zmq=ZMQ))
     market = Market(port)
     process = ready(start("run", file))
     with subscriber() as reader:
@@ -476,7 +476,8 @@ def test_subscriber_is_told_what_a_store_lost_with_its_hosts_power(
 def test_late_reader_of_a_store_begins_with_its_image(start: Start, tmp_path: Path) -> None:
     port = free_port()
     file = tmp_path / "feed.toml"
-    file.write_text(feed_tables(port, image="[image]\nenabled = true"))
+    image = "[image]\nenabled = true\ncapacity_bytes = 65536\nobjects = 64"
+    file.write_text(feed_tables(port, image=image))
     market = Market(port)
     process = ready(start("run", file))
     market.send(900)
@@ -562,9 +563,7 @@ def _fill_and_free(start: Start, tmp_path: Path, disk: Path) -> None:
     port = free_port()
     file = tmp_path / "feed.toml"
     # Its names take some kilobytes; the ballast goes when there shall be room.
-    file.write_text(
-        feed_tables(port, store=f"[store]\nsegment_bytes = {SEGMENT}\n[ring]\nnames = 16")
-    )
+    file.write_text(feed_tables(port, names=16))
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))
     ready(start("run", file))
@@ -602,14 +601,14 @@ def test_wrong_settings_are_one_line(start: Start, tmp_path: Path) -> None:
         _, said = process.communicate(timeout=PATIENCE_S)
         return process.returncode, said
 
-    for table, said in (
+    for tables, said in (
         (
-            "[record]\nenabled = true",
+            feed_tables(port, table="[record]\nenabled = true"),
             'record.what: expected "raw" with output = "store" (a store is ',
         ),
-        ("[store]\nsegment_bytes = 300001", "expected a multiple of 4096"),
+        (feed_tables(port, segment=300_001), "expected a multiple of 4096"),
     ):
-        file.write_text(feed_tables(port, table=table))
+        file.write_text(tables)
         code, line = refused("run", file)
         assert code == 2
         assert said in line
