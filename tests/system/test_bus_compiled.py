@@ -111,7 +111,7 @@ def test_app_in_c_waits_while_its_daemon_does_and_is_the_only_one_of_its_name(
         accepted = number
     assert (number, accepted) == (-1, 64)  # full: no message was let go
     bus.daemons["one"].send_signal(signal.SIGCONT)
-    for _ in range(100):  # the daemon checks the lock meanwhile
+    for _ in range(20):  # the daemon checks the lock meanwhile
         second = Driver(programs[0], "send", address, "c-app", 64, 1 << 16)
         assert second.opened.startswith("-20 "), second.opened
         second.end()
