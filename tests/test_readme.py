@@ -46,9 +46,9 @@ def test_readme_runs_as_it_is_written_and_again(tmp_path: Path) -> None:
     # On a busy host something may need attention, such as losses: then `stat` ends with 1.
     assert "udpfast stat market\n" in commands
     commands = commands.replace("udpfast stat market\n", "udpfast stat market || [ $? = 1 ]\n")
-    # As long as both strategies take, and no longer: publisher and feed are busy all the time.
+    # As long as both strategies take, and little longer: publisher and feed are busy all the time.
     assert " --seconds 10 " in commands
-    commands = commands.replace(" --seconds 10 ", " --seconds 4 ")
+    commands = commands.replace(" --seconds 10 ", " --seconds 3 --linger 1 ")
     for _ in range(2):  # what the first run leaves behind does not disturb the second
         # As in an interactive shell, a job has its group.
         result = subprocess.run(

@@ -27,7 +27,7 @@ def demo(*options):
 
 def test_demo_proves_books_and_sums(tmp_path):
     books_path = tmp_path / "books.json"
-    _, summary = demo("--simulate", "--seconds", "4", "--books", str(books_path))
+    _, summary = demo("--simulate", "--seconds", "3", "--books", str(books_path))
     assert summary["ledger"]["adds_up"]
     assert summary["missing"]["unexplained"] == 0
     assert summary["counters"]["incremental"]["sessions"] == 2
