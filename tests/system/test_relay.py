@@ -89,7 +89,8 @@ class Chain:
         self.write(
             "near",
             'wire = {framing = "moldudp64", payload = "itch", streams_max = 2}\n'
-            f"image.enabled = true\nimage.interval_ms = 1\n{near}\n"
+            "image = {enabled = true, interval_ms = 1, capacity_bytes = 1_048_576, objects = 64}\n"
+            f"books.orders_max = 10_000\n{near}\n"
             f'[[streams.lines]]\nname = "A"\naddress = "127.0.0.1:{self.venue}"{relayed}',
         )
         self.write(
@@ -115,7 +116,8 @@ class Chain:
 
     def write(self, name: str, text: str) -> None:
         (self.folder / f"{name}.toml").write_text(
-            f'name = "{name}"\nring.capacity_bytes = {1 << 24}\n{text}\n'
+            f'name = "{name}"\nring = {{capacity_bytes = {1 << 22}, names = 64}}\n'
+            f"window.slab_cells = 512\nobjects.max = 64\n{text}\n"
         )
 
     def start(self, name: str, verb: str) -> None:
