@@ -33,6 +33,14 @@ pytestmark = [
 ]
 
 
+#: Sizes of a feed that has little to receive.
+SMALL = {
+    "ring": {"capacity_bytes": 1 << 22, "names": 64},
+    "window": {"slab_cells": 256},
+    "objects": {"max": 64, "collect_bytes": 1 << 20},
+    "agent": {"idle": "sleep"},
+}
+
 #: Points of the chart that has the fewest.
 POINTS_DRAWN = """() => {
     const charts = Object.keys(udpfastPoints).map(id => getElement(Number(id)).chart);
@@ -41,16 +49,16 @@ POINTS_DRAWN = """() => {
 }"""
 
 
-@pytest.fixture
-def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Run a feed named deribit; return its port."""
-    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
-    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
-    port = free_port()
+    folder, port = tmp_path_factory.mktemp("feed"), free_port()
     lines = [{"name": "A", "address": f"127.0.0.1:{port}"}]
-    ring = {"capacity_bytes": 1 << 22}
-    with Subscriber({"name": "deribit", "ring": ring, "incremental": {"lines": lines}}):
-        yield port
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UDPFAST_SHM", str(folder / "shm"))
+        patch.setenv("UDPFAST_JOURNALS", str(folder / "journals"))
+        with Subscriber({"name": "deribit", "incremental": {"lines": lines}} | SMALL):
+            yield port
 
 
 def start(*options: str) -> tuple[subprocess.Popen[str], str]:
@@ -76,14 +84,31 @@ def end(process: subprocess.Popen[str]) -> None:
     assert process.returncode == 0
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def page(feed: int) -> Iterator[str]:
+    """Serve the page of that feed; return its address."""
+    process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
+    yield address
+    end(process)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return Chromium, without a screen."""
     pytest.importorskip("selenium.webdriver")
     if not chromium.is_there():
         pytest.skip(chromium.MISSING)
-    with chromium.browser(tmp_path / "chromium", {"performance": "ALL"}) as found:
+    with chromium.browser(tmp_path_factory.mktemp("chromium"), {"performance": "ALL"}) as found:
         yield found
+
+
+@pytest.fixture
+def browser(found: Any) -> Iterator[Any]:
+    """Return it as it is when it starts, and leave it so."""
+    yield found
+    found.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    found.get("about:blank")
+    found.get_log("performance")
 
 
 #: Tables, of the page and of text, that are wider than what is seen of them.
@@ -93,46 +118,42 @@ CUT = """return [...document.querySelectorAll('.words, .q-table__middle')]
 
 
 @pytest.mark.parametrize("width", [390, *nightly(1400)])
-def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> None:
-    process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
-    try:
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800},
-        )
-        browser.get(address)
+def test_page_shows_a_feed_as_it_goes(feed: int, page: str, browser: Any, width: int) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800},
+    )
+    browser.get(page)
 
-        def words() -> str:
-            return str(browser.execute_script("return document.body.innerText"))
+    def words() -> str:
+        return str(browser.execute_script("return document.body.innerText"))
 
-        wait_until(lambda: "deribit: running" in words(), "the feed's name")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    wait_until(lambda: "deribit: running" in words(), "the feed's name")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
 
-            def comes() -> bool:
-                # A control byte that no publisher sends: a verdict, and nothing more.
-                sock.sendto(b"\xff" * 40, ("127.0.0.1", feed))
-                return re.search(r"incremental\.A +[1-9]", words()) is not None
+        def comes() -> bool:
+            # A control byte that no publisher sends: a verdict, and nothing more.
+            sock.sendto(b"\xff" * 40, ("127.0.0.1", feed))
+            return re.search(r"incremental\.A +[1-9]", words()) is not None
 
-            wait_until(comes, "datagrams")
-        drawn = "return document.querySelectorAll('.charts canvas').length"
-        wait_until(lambda: browser.execute_script(drawn) == 7, "seven charts")
-        drawn = f"return ({POINTS_DRAWN})()"
-        wait_until(lambda: browser.execute_script(drawn) >= 3, "points that follow each other")
-        assert "image" in words()  # why there is no book
-        assert "this host" in words() and "what needs attention" in words()
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-        assert browser.execute_script(CUT) == []
-        fetched = {
-            json.loads(entry["message"])["message"]["params"]["request"]["url"]
-            for entry in browser.get_log("performance")
-            if '"Network.requestWillBeSent"' in entry["message"]
-        }
-        # The browser's own pages are of no scheme that a network has.
-        fetched = {url for url in fetched if url.startswith(("http", "ws"))}
-        assert len(fetched) > 3
-        assert {urlsplit(url).netloc for url in fetched} == {urlsplit(address).netloc}
-    finally:
-        end(process)
+        wait_until(comes, "datagrams")
+    drawn = "return document.querySelectorAll('.charts canvas').length"
+    wait_until(lambda: browser.execute_script(drawn) == 7, "seven charts")
+    drawn = f"return ({POINTS_DRAWN})()"
+    wait_until(lambda: browser.execute_script(drawn) >= 3, "points that follow each other")
+    assert "image" in words()  # why there is no book
+    assert "this host" in words() and "what needs attention" in words()
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script(CUT) == []
+    fetched = {
+        json.loads(entry["message"])["message"]["params"]["request"]["url"]
+        for entry in browser.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    }
+    # The browser's own pages are of no scheme that a network has.
+    fetched = {url for url in fetched if url.startswith(("http", "ws"))}
+    assert len(fetched) > 3
+    assert {urlsplit(url).netloc for url in fetched} == {urlsplit(page).netloc}
 
 
 #: For each chart that has a point, show what the mouse would at its newest.
@@ -158,26 +179,20 @@ def test_page_begins_with_a_feed_that_runs() -> None:
     assert _first({}) == ""
 
 
-def test_names_of_readers_are_text_and_no_page(feed: int, browser: Any) -> None:
-    process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
+def test_names_of_readers_are_text_and_no_page(page: str, browser: Any) -> None:
     evil = "<b id=evil>"
-    try:
-        with Reader("ring:deribit", name=evil):
-            browser.get(address)
+    with Reader("ring:deribit", name=evil):
+        browser.get(page)
 
-            def text() -> str:
-                return str(browser.execute_script("return document.body.innerText"))
+        def text() -> str:
+            return str(browser.execute_script("return document.body.innerText"))
 
-            wait_until(lambda: evil in text(), "the reader's name")
-            named = (
-                "return Object.values(udpfastPoints).some(p => JSON.stringify(p).includes('evil'))"
-            )
-            wait_until(lambda: browser.execute_script(named), "a chart that has it")
-            browser.execute_script(f"({TIPS_SHOWN})()")
-            wait_until(lambda: text().count(evil) >= 2, "the tooltip")
-            assert browser.execute_script("return document.getElementById('evil')") is None
-    finally:
-        end(process)
+        wait_until(lambda: evil in text(), "the reader's name")
+        named = "return Object.values(udpfastPoints).some(p => JSON.stringify(p).includes('evil'))"
+        wait_until(lambda: browser.execute_script(named), "a chart that has it")
+        browser.execute_script(f"({TIPS_SHOWN})()")
+        wait_until(lambda: text().count(evil) >= 2, "the tooltip")
+        assert browser.execute_script("return document.getElementById('evil')") is None
 
 
 def test_page_shows_a_book_when_it_is_chosen(
@@ -188,12 +203,11 @@ def test_page_shows_a_book_when_it_is_chosen(
     market, snapshots = free_port(), free_port()
     settings = {
         "name": "deribit",
-        "ring": {"capacity_bytes": 1 << 22},
         "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{market}"}]},
         "snapshot": {"lines": [{"name": "S", "address": f"127.0.0.1:{snapshots}"}]},
-        "image": {"enabled": True},
-    }
-    send = f"send --simulate --seconds 300 --incremental 127.0.0.1:{market}"
+        "image": {"enabled": True, "capacity_bytes": 1 << 22, "objects": 64},
+    } | SMALL
+    send = f"send --simulate --levels 20 --rate 200 --seconds 300 --incremental 127.0.0.1:{market}"
     command = [sys.executable, "-m", "udpfast", *send.split()]
     command += ["--snapshot", f"127.0.0.1:{snapshots}"]
     with Subscriber(settings), subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
@@ -236,7 +250,7 @@ def test_page_shows_a_book_when_it_is_chosen(
 
 
 def test_page_beyond_this_host_needs_its_token(feed: int) -> None:
-    process, address = start("--listen", f"0.0.0.0:{free_port()}")
+    process, address = start("--listen", "0.0.0.0:0")  # at any free port, and says which
     try:
         host = address.replace("0.0.0.0", "127.0.0.1")
         where, _, token = host.partition("?token=")
@@ -249,7 +263,7 @@ def test_page_beyond_this_host_needs_its_token(feed: int) -> None:
         end(process)
 
 
-def test_page_port_in_use_is_said(feed: int) -> None:
+def test_page_port_in_use_is_said() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -262,14 +276,6 @@ def test_page_port_in_use_is_said(feed: int) -> None:
         )
     assert result.returncode == 2
     assert f"expected a free port of this host, found {listen}" in result.stderr
-
-
-def test_page_at_any_free_port_says_which(feed: int) -> None:
-    process, address = start("--listen", "127.0.0.1:0")
-    try:
-        assert urllib.request.urlopen(address).status == 200
-    finally:
-        end(process)
 
 
 def test_token_that_no_address_can_hold_is_refused() -> None:

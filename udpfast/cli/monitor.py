@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import socket
 
 import click
 
@@ -15,6 +16,7 @@ from udpfast.cli.options import (
     log_level,
     warn_of_missing,
 )
+from udpfast.core.endpoint import endpoint_text
 from udpfast.errors import ConfigError
 
 __all__ = ["monitor"]
@@ -63,6 +65,21 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
         raise ConfigError(f"--token: expected printable text, found {token!r}")
     if not token and not ipaddress.ip_address(host).is_loopback:
         token = secrets.token_urlsafe(16)
+    port = _free_port(host, port)
     from udpfast.cli.monitor_page import serve
 
     serve(names, host, port, token, interval_s)
+
+
+def _free_port(host: str, port: int) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"--listen: expected a free port of this host, found {endpoint_text(host, port)}: "
+                f"{error.strerror}"
+            ) from None
+        return int(sock.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from udpfast.cli.top_words import plain, short
 from udpfast.client.books import Books
 from udpfast.core.endpoint import endpoint_text
 from udpfast.core.stop import Stop
-from udpfast.errors import ConfigError, UdpfastError
+from udpfast.errors import UdpfastError
 from udpfast.monitor.change import FeedChange
 from udpfast.monitor.history import History
 from udpfast.monitor.present import present_books
@@ -79,18 +78,12 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     names : sequence of str
         Of the feeds; empty: all of this user.
     host, port : str, int
-        Port 0: one that is free.
+        Where; nobody else serves there.
     token : str
         Empty: no token is asked for, only that the page is not asked for by a foreign name.
     interval_s : float
         Between two looks, which are made only while a browser shows the page.
-
-    Raises
-    ------
-    ConfigError
-        The port is in use, or the address is none of this host.
     """
-    port = _free_port(host, port)
     looks = _Looks(History(names), interval_s)
     add_script()
 
@@ -128,20 +121,6 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
         ws_per_message_deflate=False,  # a kilobyte a second, and a tenth of what the page costs
     )  # fmt: skip
     say_stop(stopping, "monitor")
-
-
-def _free_port(host: str, port: int) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host, port))
-        except OSError as error:
-            raise ConfigError(
-                f"--listen: expected a free port of this host, found {endpoint_text(host, port)}: "
-                f"{error.strerror}"
-            ) from None
-        return int(sock.getsockname()[1])
 
 
 class _Looks:
