@@ -127,7 +127,8 @@ class BadLine:
         due: list[tuple[int, int, bool, bytes]] = []
         count = 0
         while not self._ended:
-            select([self._near, self._far], [], [], 0.0002)
+            wait_s = max(due[0][0] - monotonic_ns(), 0) / 1e9 if due else 0.01
+            select([self._near, self._far], [], [], wait_s)
             for sock, way, outwards in (
                 (self._near, self.out, True),
                 (self._far, self.back, False),

@@ -1,8 +1,10 @@
-# Find out which of many sockets have datagrams, by one epoll that never waits. The calls are
-# libc's, as in datagram.pxd, so that a preloaded stack can replace them.
+# Find out which of many sockets have datagrams, by one epoll that never waits, or sleep until one
+# of a few has. The calls are libc's, as in datagram.pxd, so that a preloaded stack can replace
+# them.
 
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from posix.time cimport timespec
 
 cdef extern from "<sys/epoll.h>" nogil:
     struct epoll_event:
@@ -15,6 +17,14 @@ cdef extern from "<sys/epoll.h>" nogil:
         EPOLL_CLOEXEC
         EPOLL_CTL_ADD
         EPOLLIN
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int ppoll(pollfd* sockets, unsigned long count, const timespec* timeout, const void* signals)
+    short POLLIN
 
 
 cdef inline int poller_open() noexcept nogil:
@@ -37,3 +47,11 @@ cdef inline int poller_wait(int poller, epoll_event* events, int events_max) noe
     if count >= 0:
         return count
     return 0 if errno == EINTR else -errno
+
+
+cdef inline bint sockets_wait(pollfd* sockets, int count, int64_t timeout_ns) noexcept nogil:
+    # Sleep until one of them has a datagram or an error; returns whether that was why it ended.
+    cdef timespec timeout
+    timeout.tv_sec = timeout_ns // 1_000_000_000
+    timeout.tv_nsec = timeout_ns % 1_000_000_000
+    return ppoll(sockets, count, &timeout, NULL) > 0

@@ -11,10 +11,10 @@ from libc.string cimport memcpy, memset
 
 cimport cython
 
-from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.atomics cimport cpu_relax, load_acquire, store_release
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
-from udpfast.core.idle cimport IDLE_BACKOFF, IDLE_SPIN, Idle, idle_reset, idle_step
+from udpfast.core.idle cimport idle_sleep
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, DATAGRAM_TRUNCATED, Datagram
 from udpfast.core.oserr cimport check
 from udpfast.net.datagram cimport (
@@ -22,6 +22,7 @@ from udpfast.net.datagram cimport (
     datagram_receive,
 )
 from udpfast.net.departures cimport Departures, departure_next
+from udpfast.net.poller cimport POLLIN, pollfd, sockets_wait
 from udpfast.net.sender cimport DatagramSender, SendBatch, datagram_send, send_batch_add
 from udpfast.probe.layout cimport (
     CONTROL_BYTES, KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, PROBE_SIZE_MAX, Mailbox,
@@ -46,8 +47,9 @@ cdef enum:
     CLOCK_READ_NS = 500          # of three readings without interruption
     DEPARTED_SLOTS = 8192        # probes whose stamp of departure may still come, a power of two
     # A sleep ends up to 60 us late, so the last part of a pause is spun.
-    SLEEP_MAX_NS = 20_000
     SLEEP_MARGIN_NS = 150_000
+    SLEEP_MAX_NS = 1_000_000     # what other threads ask for may wait this long
+    UNREAD_SLEEP_NS = 20_000     # while a socket has an error that nobody takes
     NIC_CLOCK_LIMIT_NS = 1_000_000_000  # as for what is received: net/datagram.pyx
     ERRNO_END = 134              # one past the last of asm-generic/errno.h
 
@@ -280,15 +282,16 @@ cdef class Outgoing:
     cdef int _run(self, int64_t linger_ns, bint spin) noexcept nogil:
         cdef int64_t now_ns = clock_monotonic_ns()
         cdef int64_t wait_ns
-        cdef Idle idle
+        cdef pollfd sockets[OUTGOING_LINES]
+        cdef bint heard = 0
         cdef OutLine* line
         cdef uint32_t index
         cdef int work, rc
         self.start_ns = now_ns + 1_000_000
         self._read_offset(now_ns)
-        idle_reset(&idle, IDLE_SPIN, SLEEP_MAX_NS)
         for index in range(self.line_count):
             line = &self.lines[index]
+            sockets[index].fd, sockets[index].events = line.send.fd, POLLIN
             line.troubles = line.send.icmp_errors + line.send.unreachable
         self.end = self.count
         self.progress_ns = now_ns
@@ -308,15 +311,23 @@ cdef class Outgoing:
             elif self._is_over(now_ns, linger_ns):
                 return 0
             else:
-                wait_ns = SLEEP_MARGIN_NS
+                wait_ns = SLEEP_MAX_NS
             work += self._receive()
             if unlikely(load_acquire(&self.greeting_wanted)):
                 store_release(&self.greeting_wanted, 0)
                 self._greet()
             if now_ns - self.utc_read_ns > CLOCK_PERIOD_NS:
                 self._read_offset(now_ns)
-            idle.mode = IDLE_SPIN if spin or wait_ns < SLEEP_MARGIN_NS else IDLE_BACKOFF
-            idle_step(&idle, work)
+            if work > 0:
+                heard = 0
+            elif spin or wait_ns < SLEEP_MARGIN_NS:
+                cpu_relax()
+            elif heard:
+                idle_sleep(UNREAD_SLEEP_NS)
+                heard = 0
+            else:
+                wait_ns = min(wait_ns - SLEEP_MARGIN_NS, SLEEP_MAX_NS)
+                heard = sockets_wait(sockets, <int>self.line_count, wait_ns)
         return 0
 
     cdef bint _is_over(self, int64_t now_ns, int64_t linger_ns) noexcept nogil:
@@ -435,7 +446,7 @@ cdef class Outgoing:
                     self._take(line, index, &line.receive.items[place], now_ns)
                 work += count
             elif line.departures_pending > 0:
-                self._read_departures(line)
+                work += self._read_departure(line)
         return work
 
     cdef void _take(
@@ -478,24 +489,25 @@ cdef class Outgoing:
         histogram_record(
             line.round_trip, now_ns - self.start_ns - self.due_ns[index])
 
-    cdef void _read_departures(self, OutLine* line) noexcept nogil:
+    cdef bint _read_departure(self, OutLine* line) noexcept nogil:
         cdef Departures found
         cdef int64_t apart_ns
         cdef uint64_t mark
         if not departure_next(line.send.fd, &found):
-            return
+            return 0
         if <uint32_t>(line.departures - found.number - 1) >= DEPARTED_SLOTS:
-            return
+            return 1
         mark = line.departed[found.number % DEPARTED_SLOTS]
         if mark == 0:  # a greeting
             line.departures_pending -= 1
-            return
+            return 1
         apart_ns = found.stamp_ns - line.sent_ns[mark - 1] - self.utc_offset_ns
         if found.hardware and not -NIC_CLOCK_LIMIT_NS < apart_ns < NIC_CLOCK_LIMIT_NS:
-            return  # the NIC's clock is not UNIX time
+            return 1  # the NIC's clock is not UNIX time
         line.departures_pending -= line.departed_ns[mark - 1] == 0
         # A stamp of the NIC follows the kernel's, under the same number, and replaces it.
         line.departed_ns[mark - 1] = found.stamp_ns
+        return 1
 
 
 cdef inline void _refused(OutLine* line, int error, int64_t probes) noexcept nogil:

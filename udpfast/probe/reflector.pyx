@@ -10,16 +10,17 @@ from libc.string cimport memset
 
 cimport cython
 
-from udpfast.core.atomics cimport fence_full, load_acquire, store_release
+from udpfast.core.atomics cimport cpu_relax, fence_full, load_acquire, store_release
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_realtime_ns
-from udpfast.core.idle cimport IDLE_BACKOFF, IDLE_SPIN, Idle, idle_reset, idle_sleep, idle_step
+from udpfast.core.idle cimport idle_sleep
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, DATAGRAM_TRUNCATED, Datagram
 from udpfast.core.oserr cimport check
 from udpfast.net.datagram cimport (
     BATCH_MAX, DatagramBatch, datagram_batch_free, datagram_batch_init, datagram_drops_read,
     datagram_receive,
 )
+from udpfast.net.poller cimport POLLIN, pollfd, sockets_wait
 from udpfast.net.sender cimport SendBatch, datagram_send, send_batch_add, send_batch_init
 from udpfast.probe.layout cimport (
     KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, Mailbox, ProbeHeader,
@@ -34,8 +35,8 @@ TRACKS_MAX = 64
 
 cdef enum:
     REFLECTOR_TRACKS = 64
-    UNUSED_SLEEP_NS = 1_000_000  # while nobody measures
-    SLEEP_MAX_NS = 20_000
+    SLEEP_MAX_NS = 1_000_000     # what other threads ask for may wait this long
+    UNREAD_SLEEP_NS = 20_000     # while a socket has an error that nobody takes
     SEND_ATTEMPTS = 50           # of a full queue: some 50 us, then these echoes are given up
 
 cdef enum TrackState:
@@ -221,26 +222,31 @@ cdef class Reflector:
         return &self.tracks[place]
 
     cdef void _run(self, bint spin) noexcept nogil:
-        cdef int place, work
-        cdef bint served
+        cdef int place, work, served
+        cdef bint heard = 0
         cdef uint64_t state
         cdef Track* track
-        cdef Idle idle
-        idle_reset(&idle, IDLE_SPIN if spin else IDLE_BACKOFF, SLEEP_MAX_NS)
+        cdef pollfd sockets[REFLECTOR_TRACKS]
         while not load_acquire(&self.stopping):
             work = served = 0
             for place in range(<int>load_acquire(&self.used)):
                 track = &self.tracks[place]
                 state = load_acquire(&track.state)
                 if state == TRACK_OPEN:
-                    served = 1
+                    sockets[served].fd, sockets[served].events = track.receive.fd, POLLIN
+                    served += 1
                     work += self._serve(track, place)
                 elif unlikely(state == TRACK_CLOSING):
                     store_release(&track.state, TRACK_FREE)
-            if served:
-                idle_step(&idle, work)
-            else:
-                idle_sleep(UNUSED_SLEEP_NS)
+            if work > 0:
+                heard = 0
+            elif spin and served:
+                cpu_relax()
+            elif heard:
+                idle_sleep(UNREAD_SLEEP_NS)
+                heard = 0
+            else:  # also where there are none
+                heard = sockets_wait(sockets, served, SLEEP_MAX_NS)
 
     cdef int _serve(self, Track* track, int place) noexcept nogil:
         cdef int count = datagram_receive(&track.receive)
