@@ -88,7 +88,8 @@ class Follower:
     def run(self, arrivals: list[Arrival], *, tick_ns: int = 1_000_000) -> None:
         """Give many datagrams, and let time pass in ticks between them."""
         tick = arrivals[0].time_ns if arrivals else 0
-        accept, drain, expire = self.pipeline.accept, self._drain, self.pipeline.expire
+        pipeline, drain = self.pipeline, self._drain
+        accept, expire, take = pipeline.accept, pipeline.expire, pipeline.take
         for time_ns, channel, line, datagram in arrivals:
             while tick < time_ns:
                 expire(tick)
@@ -96,7 +97,9 @@ class Follower:
                 tick = min(tick + tick_ns, time_ns)
             accept(channel, line, datagram, time_ns, time_ns)
             self.datagrams += 1
-            drain()
+            messages = take()
+            if messages:
+                self._take(messages)
 
     def expire(self, now_ns: int) -> None:
         """Let time pass."""
@@ -170,14 +173,19 @@ class Follower:
                 raise Wrong(f"object {key} is LIVE as of {applied}, but has an update {last}")
 
     def _drain(self) -> None:
-        for message in self.pipeline.take():
+        messages = self.pipeline.take()
+        if messages:
+            self._take(messages)
+
+    def _take(self, messages: list[FeedMessage]) -> None:
+        for message in messages:
             self._follow(message)
             for output in admitted(self.objects, message):
                 self._apply(output)
 
     def _follow(self, message: FeedMessage) -> None:
         channel = message.channel
-        if message.kind == Kind.MESSAGE:
+        if message.kind is Kind.MESSAGE:
             self._advance(channel, message.seqno, 1)
             self.delivered[channel] += 1
             if self.origin is None or message.session_id != self.origin.session_id:

@@ -72,25 +72,14 @@ def datagrams(
     control = encoding
     if snapshot and revision == "current":
         control |= _SNAPSHOT
-    parts = [
-        payload[start : start + FRAGMENT_SIZE] for start in range(0, len(payload), FRAGMENT_SIZE)
-    ] or [b""]
-    if len(parts) > 256:
+    starts = range(0, len(payload) or 1, FRAGMENT_SIZE)
+    if len(starts) > 256:
         raise ValueError(f"a message has at most 131072 bytes, was {len(payload)}")
+    pack, most = _HEADER[byteorder].pack, len(starts) - 1
+    whose = object_type, object_id, session_id, seqno & 0xFFFFFFFF, last_seqno & 0xFFFFFFFF
     return [
-        datagram(
-            part,
-            session_id=session_id,
-            seqno=seqno,
-            last_seqno=last_seqno,
-            object_type=object_type,
-            object_id=object_id,
-            fragment=number,
-            fragment_max=len(parts) - 1,
-            control=control,
-            byteorder=byteorder,
-        )
-        for number, part in enumerate(parts)
+        pack(control, number, most, *whose) + payload[start : start + FRAGMENT_SIZE]
+        for number, start in enumerate(starts)
     ]
 
 

@@ -2,6 +2,8 @@
 
 import struct
 
+import numpy as np
+
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import CONTROL_DTYPES, Kind
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
@@ -59,7 +61,9 @@ def fragments(seqno: int, count: int, final_size: int = 77, **fields: int) -> li
 def message_bytes(seqno: int, count: int, final_size: int = 77) -> bytes:
     """The payload that `fragments` cuts."""
     size = 512 * (count - 1) + final_size
-    return b"".join(struct.pack("<II", seqno & 0xFFFFFFFF, i) for i in range(size // 8 + 1))[:size]
+    words = np.empty((size // 8 + 1, 2), "<u4")
+    words[:, 0], words[:, 1] = seqno & 0xFFFFFFFF, np.arange(len(words))
+    return words.tobytes()[:size]
 
 
 class Driver:
@@ -184,8 +188,6 @@ class Driver:
 def read(message: FeedMessage) -> dict[str, int]:
     """The payload of what the feed says itself, by field name."""
     dtype = CONTROL_DTYPES[message.kind]
-    import numpy as np
-
     values = np.frombuffer(message.payload, dtype)[0]
     found = {name: int(values[name]) for name in dtype.names or ()}
     return found | {name: found[name] & 0xFFFFFFFF for name in ("first", "last") if name in found}

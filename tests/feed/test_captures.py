@@ -1,5 +1,6 @@
 """The two captures of the whole protocol: real market data, clean and with every kind of fault."""
 
+import functools
 import json
 import zlib
 from typing import Any
@@ -13,14 +14,19 @@ from udpfast.net.pcap import CaptureReader
 LINES = {9001: (0, 0), 9101: (0, 1), 9002: (1, 0)}
 
 
+@functools.cache
+def datagrams(name: str) -> list[tuple[int, tuple[int, int], bytes]]:
+    """Return a capture's datagrams: when and by which line they came."""
+    with CaptureReader(shared("wire", "capture", f"roq_udp_{name}.pcap.gz")) as capture:
+        return [(each.timestamp_ns, LINES[each.destination[1]], each.payload) for each in capture]
+
+
 def replayed(name: str, **settings: int) -> tuple[Driver, dict[str, Any]]:
     expected = json.loads(shared("wire", "capture", "expected.json").read_text())
     driver = Driver(**settings)
-    with CaptureReader(shared("wire", "capture", f"roq_udp_{name}.pcap.gz")) as capture:
-        for captured in capture:
-            channel, line = LINES[captured.destination[1]]
-            driver.expire(captured.timestamp_ns)
-            driver.send(captured.payload, line, channel, at_ns=captured.timestamp_ns)
+    for at_ns, (channel, line), payload in datagrams(name):
+        driver.expire(at_ns)
+        driver.send(payload, line, channel, at_ns=at_ns)
     driver.finish()
     return driver, expected
 
