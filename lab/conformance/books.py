@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.conformance import Report
 from lab.program import memory
@@ -199,14 +200,15 @@ class Followed:
 class _Feed:
     replayer: Replayer
     reader: Reader
-    followed: Followed
+    # Of the datagram that is sent: made once, as there are many of a record each.
+    header: NDArray[Any] = field(default_factory=lambda: np.zeros(1, CAPTURED))
+    line: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 1), np.uint8))
 
-    def send(self, datagram: CapturedDatagram, line: Line) -> Iterator[Any]:
-        headers = np.zeros(1, CAPTURED)
-        headers["timestamp_ns"], headers["size"] = datagram.timestamp_ns, len(datagram.payload)
-        channel, place = (np.full(1, value, np.uint8) for value in line)
-        self.replayer.replay(CaptureBatch(headers, datagram.payload), channel, place, 0, 1)
-        yield from self.records()
+    def send(self, datagram: CapturedDatagram, line: Line) -> None:
+        self.header["timestamp_ns"] = datagram.timestamp_ns
+        self.header["size"] = len(datagram.payload)
+        self.line[:, 0] = line
+        self.replayer.replay(CaptureBatch(self.header, datagram.payload), *self.line, 0, 1)
 
     def records(self) -> Iterator[Any]:
         while self.reader.lag:
@@ -228,16 +230,17 @@ def follow(
         instance.mkdir()
         replayer = Replayer(config, instance)
         with Reader(f"ring:{instance}", start="begin") as reader:
-            feed = _Feed(replayer, reader, Followed(Books()))
+            feed, followed = _Feed(replayer, reader), Followed(Books())
             for line, datagram in datagrams:
-                for record in feed.send(datagram, line):
-                    yield feed.followed, record
-                    feed.followed.take(record)
+                feed.send(datagram, line)
+                for record in feed.records():
+                    yield followed, record
+                    followed.take(record)
             replayer.finish()
             for record in feed.records():
-                yield feed.followed, record
-                feed.followed.take(record)
-            yield feed.followed, None
+                yield followed, record
+                followed.take(record)
+            yield followed, None
         ledger = ledger_of(replayer.counters())
         replayer.close()
         if not ledger.adds_up:

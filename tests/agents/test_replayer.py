@@ -77,9 +77,9 @@ def run(directory: Path, config, batches, step=64):
         def drain():
             while count := cursor.poll():
                 assert cursor.lapped == 0
-                records.extend(
-                    (cursor.headers[i].copy(), bytes(cursor.payload(i))) for i in range(count)
-                )
+                headers = cursor.headers[:count].copy()
+                payloads = [bytes(cursor.payload(i)) for i in range(count)]
+                records.extend(zip(headers, payloads, strict=True))
 
         for batch, channels, lines in batches:
             for start in range(0, len(channels), step):

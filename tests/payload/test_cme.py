@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.conformance.books import Followed, follow, venue_config
+from lab.conformance.books import SINGLE, Followed, follow, venue_config
 from tests.agents.cme_books import ALL, check, config_of, truth_of
 from tests.shared import shared
 from udpfast.agents.market.cme_market import CmeMarket
@@ -425,7 +425,7 @@ def test_definition_is_told_once_with_what_it_says_of_its_instrument() -> None:
     ]
     rows = [
         record.data
-        for _, record in follow(venue_config("cme_mdp3", "cme", 1), arrived)
+        for _, record in follow(venue_config("cme_mdp3", "cme", 1, **SINGLE), arrived)
         if record is not None and record.kind == Kind.REFERENCE_DATA
     ]
     assert [row["tick_size"] for row in rows] == [0.25, 0.5]

@@ -1,9 +1,8 @@
 """Replay: captured datagrams through the production engine, without sockets, by their own clock."""
 
 import cython
-import numpy as np
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from udpfast.agents.feed.engine cimport Engine
 from udpfast.core.layout cimport CAPTURE_LATE, DATAGRAM_NO_TIMESTAMP, Datagram
@@ -49,22 +48,20 @@ cdef class Replayer:
     cdef int64_t _expired_ns
     cdef readonly bint finished      # the input has ended
     cdef Datagram _items[BATCH_MAX]
-    cdef object _lines               # of each channel, how many
+    cdef uint16_t _lines[CHANNEL_NONE + 1]   # of each channel, how many
 
     def __init__(self, config: FeedConfig, directory: Path, disk: StoreDisk | None = None):
-        self._lines = np.zeros(CHANNEL_NONE + 1, np.int64)
-        self._lines[:2] = [len(names) for names in config.line_names]
+        self._lines[0], self._lines[1] = (len(names) for names in config.line_names)
         self._lines[CHANNEL_NONE] = 256
         self._engine = Engine(config, directory, disk=disk)
 
-    def _check_lines(self, channels, lines):
+    cdef int _check_line(self, int channel, int line) except -1:
         # The engine has counters and windows for the feed's lines, and for no others.
-        wrong = np.flatnonzero(lines >= self._lines[channels])
-        if len(wrong):
+        if line >= self._lines[channel]:
             raise ConfigError(
                 f"expected datagrams of the feed's lines ({self._lines[0]} incremental, "
-                f"{self._lines[1]} snapshot), found one of channel {channels[wrong[0]]}, line "
-                f"{lines[wrong[0]]}")
+                f"{self._lines[1]} snapshot), found one of channel {channel}, line {line}")
+        return 0
 
     def play(self, batch: CaptureBatch, int start, int stop, int limit=BATCH_MAX) -> int:
         """Take entries [start, stop) of a batch whose channels and lines are told.
@@ -97,7 +94,7 @@ cdef class Replayer:
         cdef const uint8_t* payloads = NULL
         cdef const CaptureEntry* entries
         cdef const CaptureEntry* entry
-        cdef int i = start
+        cdef int i
         if not 0 <= start <= stop <= len(batch.headers):
             raise ValueError(f"start and stop must lie in 0..{len(batch.headers)}, "
                              f"were {start} and {stop}")
@@ -107,10 +104,12 @@ cdef class Replayer:
             raise ValueError("headers must have dtype CAPTURED")
         if start == stop:
             return 0
-        self._check_lines(batch.headers["channel"][start:stop], batch.headers["line"][start:stop])
         if buffer.shape[0] > 0:
             payloads = <const uint8_t*>&buffer[0]
         entries = <const CaptureEntry*>&headers[0]
+        for i in range(start, stop):
+            self._check_line(entries[i].channel, entries[i].line)
+        i = start
         with nogil:
             while i < stop:
                 entry = &entries[i]
@@ -203,7 +202,8 @@ cdef class Replayer:
                              f"were {start} and {stop}")
         if start == stop:
             return
-        self._check_lines(np.asarray(channels[start:stop]), np.asarray(lines[start:stop]))
+        for i in range(start, stop):
+            self._check_line(channels[i], lines[i])
         if buffer.shape[0] > 0:
             payloads = &buffer[0]
         entries = <const CaptureEntry*>&headers[0]
