@@ -153,7 +153,8 @@ def tables_with(kind: str, changes: list[tuple[Key, Any]]) -> dict[str, Any]:
     tables = copy.deepcopy(FILES[kind][2])
     for key, given in changes:
         node: Any = tables
-        value = copy.deepcopy(given)  # a later change may be within it
+        # A later change may be within it.
+        value = copy.deepcopy(given) if len(changes) > 1 else given
         *way, last = key.path
         for step, following in zip(way, key.path[1:], strict=True):
             if isinstance(node, list) != isinstance(step, int):

@@ -223,6 +223,8 @@ def declared() -> set[str]:
 def packages_imported(tree: ast.AST) -> Iterator[str]:
     """Yield the packages that a module imports when it runs: not `if TYPE_CHECKING`."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):  # most nodes; no expression holds a statement
+            continue
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
         if isinstance(node, ast.Import):

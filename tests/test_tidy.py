@@ -17,9 +17,13 @@ CODE = {".py", ".pyx", ".pxd", ".pyi", ".sh"}
 #: Words that have a better one; DESIGN: one word, one meaning.
 BANNED_WORDS = [
     # (word, files where it is the term of a foreign format, what to write instead)
-    (r"\bpackets?\b", r"pcap|conformance/flows", "datagram (or frame, fragment, message)"),
-    (r"\b[Uu]tili[sz]e\b", "", "use"),
-    (r"\bTODO\b|\bFIXME\b|\bXXX\b|\bHACK\b", "", "do it, or leave it out"),
+    # A pattern that begins with a letter is searched for ten times as fast as one with `\b`.
+    (
+        *(r"packets?\b(?<!\wpacket)(?<!\wpackets)", r"pcap|conformance/flows"),
+        "datagram (or frame, fragment, message)",
+    ),
+    (r"[Uu]tili[sz]e\b", "", "use"),
+    (r"TODO\b|FIXME\b|XXX\b|HACK\b", "", "do it, or leave it out"),
 ]
 
 #: Names that say nothing.

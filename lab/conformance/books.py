@@ -200,7 +200,7 @@ class Followed:
 class _Feed:
     replayer: Replayer
     reader: Reader
-    # Of the datagram that is sent: made once, as there are many of a record each.
+    # These two are of the datagram that is sent: made once, as there are many.
     header: NDArray[Any] = field(default_factory=lambda: np.zeros(1, CAPTURED))
     line: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 1), np.uint8))
 

@@ -260,7 +260,7 @@ def test_lines_whose_stamps_contradict_the_order_lead_by_less() -> None:
 
 
 @pytest.mark.parametrize(("lag_ms", "rate"), [(8, 20_000), (30, 20_000), (80, 200_000)])
-@pytest.mark.parametrize("lost", [(), (500, 12_000, 12_001)])
+@pytest.mark.parametrize("lost", [(), (500, 10_000, 10_001)])
 def test_own_numbers_of_a_slower_line_tell_its_losses_and_its_life(
     lag_ms: int, rate: int, lost: tuple[int, ...]
 ) -> None:

@@ -178,13 +178,29 @@ def fields_of(struct: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(struct)
 
 
+@functools.cache
+def _checked_fields(struct: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    # Most have no check, nor has anything in them.
+    return tuple(field for field in fields_of(struct) if _is_checked(field.type))
+
+
+def _is_checked(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return bool(_checked_fields(annotation))
+    metas = getattr(annotation, "__metadata__", ())
+    if any(isinstance(meta, Meta) and meta.extra for meta in metas):
+        return True
+    within = (annotation.__origin__,) if metas else get_args(annotation)
+    return any(_is_checked(inner) for inner in within)
+
+
 def _checks(annotation: Any, value: Any, key: str) -> Iterator[tuple[str, Any, Check]]:
     # Yield every check of a struct's fields and of their contents, with the key and value it
     # applies to.
     if value is None:
         return
     if isinstance(value, Struct):
-        for field in fields_of(type(value)):
+        for field in _checked_fields(type(value)):
             inner = getattr(value, field.name)
             yield from _checks(field.type, inner, _path(key, field.name))
     elif get_origin(annotation) is Annotated:
