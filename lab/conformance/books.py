@@ -208,7 +208,8 @@ class _Feed:
         self.header["timestamp_ns"] = datagram.timestamp_ns
         self.header["size"] = len(datagram.payload)
         self.line[:, 0] = line
-        self.replayer.replay(CaptureBatch(self.header, datagram.payload), *self.line, 0, 1)
+        batch, (channel, place) = CaptureBatch(self.header, datagram.payload), self.line
+        self.replayer.replay(batch, channel, place, 0, 1)
 
     def records(self) -> Iterator[Any]:
         while self.reader.lag:
