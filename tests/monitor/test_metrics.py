@@ -273,9 +273,11 @@ def test_a_feed_imports_nothing_of_what_shows_it() -> None:
 def test_alerts_are_what_promtool_wants_and_fire_when_they_should(tmp_path: Path) -> None:
     promtool("check", "rules", str(RULES))
     shutil.copy(RULES, tmp_path)
-    for name in ("alerts_test.yml", "alerts_slow_test.yml"):
-        shutil.copy(Path(__file__).with_name(name), tmp_path)
-        promtool("test", "rules", name, directory=tmp_path)
+    tests = sorted(Path(__file__).parent.glob("alerts*_test.yml"))
+    assert len(tests) == 3
+    for path in tests:
+        shutil.copy(path, tmp_path)
+        promtool("test", "rules", path.name, directory=tmp_path)
 
 
 def expressions() -> list[str]:
