@@ -30,7 +30,7 @@ STEP_NS = 1_000_000
 SESSION_ID = 4711
 SEGMENT_BYTES = 1 << 18
 #: Rounds of the journal that most tests share, 18 records each.
-ROUNDS = 400
+ROUNDS = 240
 RECORDS = 18 * ROUNDS
 
 Fields = dict[str, Any]
