@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 import threading
 from collections import Counter
@@ -40,7 +39,6 @@ from tests.client.test_ring_header import (
     program,
     read,
 )
-from tests.cython_module import compile_module
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Books, Reader
@@ -260,38 +258,6 @@ def test_orders_that_join_are_what_python_has(tmp_path: Path, read: Read, name: 
         assert {*map(believed, found)} == {*map(believed, expected)}, f"step {step}"
         compared += sum(" 0 :" in line for line in expected)
     assert compared > 3
-
-
-CYTHON = """\
-from libc.stdint cimport int64_t, uint8_t
-
-from udpfast.market.state_bytes cimport StateEntry, StateHead
-from udpfast.shm.image cimport ImageView, image_copy
-
-from udpfast.market.state_bytes import ENTRY_HASH
-
-
-def look(path):
-    cdef ImageView view = ImageView.attach(path, ENTRY_HASH)
-    cdef uint8_t room[1 << 16]
-    cdef int64_t size
-    cdef unsigned int objects
-    with view:
-        with nogil:
-            size = image_copy(&view.reader, 0, room, sizeof(room))
-            objects = (<StateHead*> room).objects
-            size = image_copy(&view.reader, 1, room, sizeof(room))
-        return objects, (<StateEntry*> room).until, (<StateEntry*> room).values
-"""
-
-
-def test_cython_copies_an_entry_by_cimport(
-    tmp_path: Path, instance: Instance, kept: ImageKeeper, environment: dict[str, str]
-) -> None:
-    compile_module(tmp_path, "look", CYTHON, environment)
-    code = f"import look; print(*look.look({str(instance.directory)!r}))"
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment)
-    assert [int(word) for word in said.split()] == [1, 64 + 48 + 1, 1]  # behind SESSION
 
 
 # --- what is not as it should be ------------------------------------------------------------------

@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -28,10 +30,10 @@ def pasted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         (folder / "journals").mkdir(exist_ok=True, mode=0o700)
         (folder / name).mkdir()
         make_journal(folder / name, ROUNDS).rename(folder / "journals" / name)
-    commands = [
-        content if language == "sh" else f"python3 - <<'END'\n{content}END\n"
-        for language, content in BLOCK.findall(PAGE)
-    ]
+    commands = []
+    for language, blocks in groupby(BLOCK.findall(PAGE), key=itemgetter(0)):
+        content = "".join(block for _, block in blocks)
+        commands.append(content if language == "sh" else f"python3 - <<'END'\n{content}END\n")
     here = folder / "here"
     here.mkdir()
     result = subprocess.run(

@@ -2,10 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cython_module import compile_module
-from tests.shared import ROOT, shared
+from tests.shared import shared
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import FormatError
 from udpfast.market.book import OrderBook
@@ -279,34 +274,3 @@ def test_depth_has_both_sides_beside_each_other() -> None:
     assert book.to_polars().columns == list(frame.columns)
     np.testing.assert_array_equal(book.to_polars().to_numpy(), frame.to_numpy())
     assert len(book.to_polars(1)) == 1
-
-
-CYTHON = """\
-from libc.stdint cimport int64_t, uint8_t
-
-from udpfast.market.book cimport OrderBook, book_apply, book_room
-
-
-def fill(const uint8_t[::1] payload, OrderBook book):
-    cdef int64_t room
-    with nogil:
-        room = book_room(&payload[0], payload.shape[0])
-        if room >= 0 and book.reserve(room) == 0:
-            book_apply(&book.book, &payload[0], True)
-"""
-
-
-def test_cython_makes_room_for_an_update_without_the_gil(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    compile_module(tmp_path, "fill", CYTHON, environment)
-    bids = [(1000.0 - price, 1.0) for price in range(500)]
-    (tmp_path / "payload").write_bytes(payload(bids))
-    code = """
-import pathlib, fill
-from udpfast.market.book import OrderBook
-book = OrderBook()
-fill.fill(pathlib.Path("payload").read_bytes(), book)
-print(len(book.bids()), book.levels_refused)
-"""
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment)
-    assert said.split() == [b"500", b"0"]
