@@ -11,6 +11,7 @@ from udpfast.spark.java import JavaMissingError, find_java, java_version
 from udpfast.spark.session import (
     INTERPRETED,
     SparkStartError,
+    archived,
     check_workers,
     is_local,
     open_session,
@@ -208,3 +209,33 @@ def test_format_is_found_from_another_directory(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True
     )
     assert "pyspark_udpfast" in found.stdout.decode().split()
+
+
+def test_archive_that_is_none_says_nothing_and_keeps_java_from_nothing(tmp_path: Path) -> None:
+    archive = tmp_path / "udpfast.jsa"
+    assert archived(archive) == ""
+    archive.write_text("no archive")
+    java = [find_java() / "bin/java", *archived(archive).split(), "-version"]
+    result = subprocess.run(java, capture_output=True, text=True, check=True)
+    assert result.stdout == ""
+    assert str(archive) in str(java) and len(result.stderr.splitlines()) == 3
+
+
+ARCHIVE = """
+import pathlib, sys
+from udpfast.spark import archive, session
+session.archive_path = archive.archive_path = lambda: pathlib.Path(sys.argv[1])
+archive.main()
+"""
+ARCHIVED = f"""{ARCHIVE.replace("archive.main()", "")}
+java = session.open_session("local").sparkContext._gateway.proc
+print(sys.argv[1] in pathlib.Path(f"/proc/{{java.pid}}/maps").read_text())
+"""
+
+
+@pytest.mark.nightly  # a minute; what a session starts with is tested above
+def test_archive_is_made_and_used(installed: None, tmp_path: Path) -> None:
+    for code, said in ((ARCHIVE, ""), (ARCHIVED, "True\n"), (ARCHIVE, "")):
+        command = [sys.executable, "-c", code, str(tmp_path / "udpfast.jsa")]
+        assert subprocess.check_output(command, text=True) == said
+    assert [path.name for path in tmp_path.iterdir()] == ["udpfast.jsa"]

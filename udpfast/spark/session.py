@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "SparkMissingError",
     "SparkStartError",
+    "archive_path",
+    "archived",
     "check_workers",
     "is_local",
     "open_session",
@@ -157,7 +159,10 @@ def open_session(
         _lead_workers()
         check_workers(os.environ["PYSPARK_PYTHON"])
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**settings_for(master, memory, quick=quick), **(settings or {})}.items():
+    own = settings_for(master, memory, quick=quick)
+    if is_local(master):
+        own["spark.driver.extraJavaOptions"] += archived(archive_path())
+    for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
@@ -168,6 +173,18 @@ def open_session(
             f"Spark did not start with master {master!r} (local[N], spark://HOST:7077, yarn, "
             f"k8s://...; Spark's own messages are above): {reason}"
         ) from None
+
+
+def archive_path() -> Path:
+    """Return where Java keeps Spark's classes once somebody made the archive (`archive`)."""
+    import pyspark
+
+    return Path(pyspark.__file__).with_name("udpfast.jsa")
+
+
+def archived(archive: Path) -> str:
+    """Return the options of Java to take classes from an archive, if there is one that fits it."""
+    return f" -XX:SharedArchiveFile={archive} -Xlog:cds*=off" if archive.exists() else ""
 
 
 @cache
