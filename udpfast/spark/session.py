@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from udpfast.errors import UdpfastError
 from udpfast.spark.java import find_java
@@ -165,7 +165,7 @@ def open_session(
     for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         lines = str(error).splitlines()  # in an error of Java, the second line has the reason
         reason = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
@@ -173,6 +173,16 @@ def open_session(
             f"Spark did not start with master {master!r} (local[N], spark://HOST:7077, yarn, "
             f"k8s://...; Spark's own messages are above): {reason}"
         ) from None
+    _remember(session)
+    return session
+
+
+def _remember(session: SparkSession) -> None:
+    # Each time that a column is made, py4j would ask Java what these are, and Java would look for
+    # them in all of Spark's files.
+    java: Any = session.sparkContext._jvm
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
+        setattr(java, name, getattr(java, name))
 
 
 def archive_path() -> Path:
