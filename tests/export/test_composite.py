@@ -37,9 +37,10 @@ def read(root: Path, table: str) -> list[dict[str, object]]:
     return files.to_table().sort_by("index").to_pylist()
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two hosts that sent in two runs; each copied its composite after each of them."""
+    tmp_path = tmp_path_factory.mktemp("hosts")
     config = settings(tmp_path)
     with running(config, "S", tmp_path) as first, running(config, "one", tmp_path) as second:
         parts = [*first.parts, *second.parts]
