@@ -66,7 +66,8 @@ def test_books_are_those_of_a_reader_in_doubt_or_not(
 ) -> None:
     journals, roots = markets
     # From whatever time records are wanted: a book is made of all records before.
-    bronze = Bronze(spark, tuple(map(str, roots)), start_ns=BEGIN_NS + 38 * STEP_NS)
+    start_ns = BEGIN_NS + 38 * STEP_NS
+    bronze = Bronze(spark, tuple(map(str, roots)), start_ns=start_ns, found={})
     levels: dict[Any, tuple[list, list]] = defaultdict(lambda: ([], []))
     for row in sorted(rows_of(bronze, "book", at_ns), key=lambda row: row["level"]):
         key = (row["feed"], row["exchange"], row["symbol"], row["object"])
