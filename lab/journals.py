@@ -72,6 +72,7 @@ def expect(truth: object, what: str) -> None:
 
 
 @functools.cache
+@functools.cache  # its generator takes longer than all else of a record
 def content(number: int) -> bytes:
     """Return the payload of a record: its number in every byte."""
     return random.Random(number).randbytes(8 + number * 37 % 300)
