@@ -55,6 +55,18 @@ def directory(tmp_path):
     return tmp_path / "journal"
 
 
+def test_segment_that_was_not_begun_is_not_written(directory):
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
+        fill(journal, 0, 10)
+        journal.prepare()
+        away = directory.rename(directory.with_name("away"))
+        with pytest.raises(FileNotFoundError):
+            journal.roll(0)
+        away.rename(directory)
+        fill(journal, 10, 10)
+    assert read(directory) == list(range(20))
+
+
 def test_journal_of_many_segments_is_read_back(directory):
     with Journal.open(directory, segment_bytes=SEGMENT, name="deribit") as journal:
         fill(journal, 0, 5000)

@@ -218,11 +218,11 @@ cdef class Journal:
                 memcpy(&header, <const char*><bytes>copied, sizeof(header))
                 self._number = header.number
             segment.begin(&header)
-            segment.start(&self.writer, True)
             path = segment_path(self.directory, self._number)
             # Readers find it from now on: its header is complete.
             segment.path.rename(path)
             segment.path = path
+            segment.start(&self.writer, True)  # not of one that failed, which is unmapped
             self.written.number = <uint32_t>self._number
             self._active = segment
             self._renamed = True
