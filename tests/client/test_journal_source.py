@@ -52,6 +52,15 @@ def numbers(directory, **options):
         return [int(bytes(record.payload)) for record in reader]
 
 
+def test_what_is_missing_has_room_to_be_said_though_no_record_is_readable(directory):
+    with segment_path(directory, 1).open("r+b") as segment:
+        segment.write(b"damage")
+    with Reader(f"journal:{directory}", buffer_bytes=0) as reader:
+        batch = reader.poll()
+        told = np.frombuffer(batch.payload(0), LAPPED)[0]
+        assert (told["missed"], told["reason"]) == (100, LappedReason.DAMAGE)
+
+
 def test_journal_is_read_from_its_beginning_to_its_end(directory):
     assert numbers(directory) == list(range(100))
     with Reader(f"journal:{directory}") as reader:

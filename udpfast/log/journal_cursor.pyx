@@ -12,7 +12,7 @@ from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport (
-    KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, RECORD_SIZE, Record)
+    KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, RECORD_SIZE, Lapped, Record)
 from udpfast.log.journal_state cimport header_identity
 from udpfast.log.marks cimport (
     JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
@@ -331,7 +331,8 @@ cdef class JournalCursor:
         self.offsets = np.zeros(limit, np.uint64)
         self._headers = <Record*><size_t>self.headers.ctypes.data
         self._offsets = <uint64_t*><size_t>self.offsets.ctypes.data
-        self._make_room(max(largest, 256 * limit if room_bytes is None else room_bytes))
+        room_bytes = 256 * limit if room_bytes is None else room_bytes
+        self._make_room(max(largest, room_bytes, sizeof(Lapped)))  # what is missing is told there
 
     cdef _make_room(self, uint64_t room_bytes):
         # Pages that no payload needs are never touched, and so cost nothing.
