@@ -364,10 +364,14 @@ def test_journal_lost_before_it_is_read_is_made_good_though_none_of_it_could_be(
         assert numbers(reader, 10) == list(range(10))
 
 
-def lose_count(instance, tmp_path):
-    """Record so that damage in the first of two segments hides how many records it stands for."""
-    publish(instance, 0, 10)
-    recorder = record(instance, tmp_path)
+def lose_count(instance, tmp_path, recorder=None):
+    """Record so that damage in the first of two segments hides how many records it stands for.
+
+    A recorder has the first 10 records already.
+    """
+    if recorder is None:
+        publish(instance, 0, 10)
+        recorder = record(instance, tmp_path)
     publish(instance, 10, 190)  # the first of them are overwritten
     drive(recorder)
     recorder.on_stop()
@@ -408,13 +412,33 @@ def test_ring_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_pat
     instance.close()
 
 
-def test_another_log_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
-    instance = Instance(tmp_path / "small", 1 << 15)
-    lose_count(instance, tmp_path)
+def lose_ring(instance):
+    """Lose the ring of a killed feed, and its names; return the next feed's instance."""
     instance.ring.region.close()
     instance.names_region.close()
     (instance.directory / "ring").unlink()
+    return Instance(instance.directory, 1 << 15)
+
+
+def test_ring_is_not_read_again_behind_damage_that_hides_the_count(tmp_path):
     instance = Instance(tmp_path / "small", 1 << 15)
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    with Reader(both(instance, tmp_path), start="begin", batch=1) as reader:
+        lose_count(instance, tmp_path, recorder)
+        instance = lose_ring(instance)
+        publish(instance, 200, 5)
+        record(instance, tmp_path).on_stop()
+        found, missing = read_on(reader, 204)
+        assert found == sorted(set(found)) and found[-7:] == list(range(198, 205))
+        assert missing == 205 - len(found) + 1  # of the log before nobody knows how many
+    instance.close()
+
+
+def test_another_log_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    lose_count(instance, tmp_path)
+    instance = lose_ring(instance)
     (_, missing), (found, more), _ = read_while_it_is_lost(instance, tmp_path)
     assert found == [198, *range(200, 205)]
     assert missing > 1 <= more  # nobody knows how many

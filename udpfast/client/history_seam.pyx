@@ -142,6 +142,8 @@ cdef class HistorySeam:
         # Move to the next record. Return False if there is no other piece than the current one.
         cdef RecordedRuns runs = self.runs
         cdef uint64_t first
+        if not self.exact and self.log:  # a lower bound cannot be compared with other pieces
+            self.count_by_time()
         files, other = self._files()
         standing = None
         if runs is not None and runs.index != self.index and self.was_replaced():
