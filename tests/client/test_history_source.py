@@ -435,6 +435,24 @@ def test_ring_is_not_read_again_behind_damage_that_hides_the_count(tmp_path):
     instance.close()
 
 
+def test_damage_where_a_segment_begins_is_said_though_it_hides_the_count(tmp_path):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    for first, count in (0, 10), (10, 200):
+        publish(instance, first, count)
+        record(instance, tmp_path).on_stop()  # the second segment begins with what is missing
+    instance = lose_ring(instance)
+    publish(instance, 210, 5)
+    record(instance, tmp_path).on_stop()
+    with segment_path(tmp_path / "journal", 2).open("r+b") as segment:
+        segment.seek(segment_file_bytes(1 << 18) - (1 << 18))
+        segment.write(b"damage")
+    with Reader(both(instance, tmp_path), start="begin") as reader:
+        assert numbers(reader, 10) == list(range(10))
+        batch = reader.poll(timeout=5)
+        assert int(bytes(batch.payload(0))[:8]) > 10 and batch.lapped == 1
+    instance.close()
+
+
 def test_another_log_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
     instance = Instance(tmp_path / "small", 1 << 15)
     lose_count(instance, tmp_path)

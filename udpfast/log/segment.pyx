@@ -666,8 +666,9 @@ cdef class Segment:
             position += size
             at += 1
         # Each unreadable record stands for at least one, except that the first may be a LAPPED
-        # about the previous log only.
-        source_index[0] = source + (until - at) - (at < until and at == self.header.index)
+        # about the previous log only, where a log begins.
+        source_index[0] = source + (until - at) - (at < until and at == self.header.index and (
+            self.header.source_index == 0))
         return at == index
 
     cdef bint count_back(
