@@ -364,6 +364,20 @@ def test_journal_lost_before_it_is_read_is_made_good_though_none_of_it_could_be(
         assert numbers(reader, 10) == list(range(10))
 
 
+def test_journal_moved_away_before_it_is_read_from_amid_it_is_made_good_by_the_ring(
+    instance, tmp_path
+):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    with Reader(f"journal:{tmp_path / 'journal'}") as reader:
+        position = int(reader.poll().headers["position"][5])
+    with Reader(both(instance, tmp_path), start=("position", position)) as reader:
+        (tmp_path / "journal").rename(tmp_path / "away")
+        publish(instance, 10, 5)
+        with pytest.warns(UserWarning, match="names of instruments are not known"):
+            assert numbers(reader, 10) == list(range(5, 15))
+
+
 def lose_count(instance, tmp_path, recorder=None):
     """Record so that damage in the first of two segments hides how many records it stands for.
 

@@ -245,8 +245,9 @@ cdef class HistorySource(Source):
         else:
             seam.place(runs.log, runs.index)
             seam.exact = runs.exact
-        order = logs_of(seam.journal)
-        seam.passed.update(order[:order.index(seam.log)] if seam.log in order else ())
+        with contextlib.suppress(*UNREADABLE):  # of a journal that is gone, what is mapped is read
+            order = logs_of(seam.journal)
+            seam.passed.update(order[:order.index(seam.log)] if seam.log in order else ())
 
     cdef bint _journal_ended(self) except -1:
         # The journal was read to its end as last seen. Go on with the ring if it continues there,
