@@ -378,6 +378,38 @@ def test_journal_moved_away_before_it_is_read_from_amid_it_is_made_good_by_the_r
             assert numbers(reader, 10) == list(range(5, 15))
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_journal_whose_file_was_made_anew_belongs_to_its_ring(instance, tmp_path, timed):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    (tmp_path / "journal" / "journal").unlink()
+    recorder = recorder_of(instance, tmp_path)  # it has not recorded anything yet
+    address = instance.address if timed else both(instance, tmp_path)
+    assert read_all(address, start=START_NS) == (list(range(10)), 0)
+    recorder.on_stop()
+
+
+@pytest.mark.parametrize("start", [START_NS, "begin"])
+def test_journal_of_a_lost_ring_is_its_feed_s_though_its_last_segment_is_damaged(tmp_path, start):
+    instance = Instance(tmp_path / "feed", 1 << 15)
+    for first in (0, 5):
+        publish(instance, first, 5)
+        record(instance, tmp_path).on_stop()  # a segment each
+    with segment_path(tmp_path / "journal", 2).open("r+b") as segment:
+        segment.write(b"damage")
+    instance = lose_ring(instance)
+    publish(instance, 10, 5)
+    with Reader(both(instance, tmp_path), start=start) as reader:
+        found, missing = read_on(reader, 14)
+        assert found == [*range(5), *range(10, 15)] and missing > 0
+        recorder = record(instance, tmp_path)
+        publish(instance, 15, 5)
+        drive(recorder)
+        assert read_on(reader, 19) == (list(range(15, 20)), 0)
+        recorder.on_stop()
+    instance.close()
+
+
 def lose_count(instance, tmp_path, recorder=None):
     """Record so that damage in the first of two segments hides how many records it stands for.
 

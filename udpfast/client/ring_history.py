@@ -10,7 +10,7 @@ from udpfast.archive.feed_settings import noted_journal
 from udpfast.client.appearing import when_there
 from udpfast.client.history_source import HistorySource
 from udpfast.errors import ConfigError, FormatError, NotReadyError, RegionError, UdpfastError
-from udpfast.log.journal_place import segments_of
+from udpfast.log.journal_place import logs_of, segments_of
 from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import Segment, list_segments, segment_path
 from udpfast.shm.instance import journal_directory
@@ -38,6 +38,8 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
         return False
     if state.source == live.log:
         return True
+    if not any(state.source) and logs_of(directory)[-1:] == [live.log]:  # `journal` was made anew
+        return True
     instance = live.directory
     assert instance is not None  # rings are local
     numbers = list_segments(directory)
@@ -52,9 +54,10 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
         return False
     if not numbers:
         return True
-    with contextlib.suppress(FileNotFoundError, RegionError):
-        last = Segment.open(segment_path(directory, max(numbers)))
-        return last.info().name == instance.name
+    for number in reversed(numbers):
+        with contextlib.suppress(FileNotFoundError, RegionError):  # damaged
+            last = Segment.open(segment_path(directory, number))
+            return last.info().name == instance.name
     return False
 
 
