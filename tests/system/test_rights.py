@@ -37,7 +37,7 @@ def feed(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         path = folder / "feed.toml"
         path.write_text(
             f'name = "test"\nring.capacity_bytes = {1 << 22}\n'
-            f"receive.rcvbuf_bytes = {1 << 30}\n"
+            f"objects.collect_bytes = {1 << 20}\nreceive.rcvbuf_bytes = {1 << 30}\n"
             f'[[incremental.lines]]\nname = "A"\naddress = "239.255.12.1:{port}"\n'
             'interface = "127.0.0.1"\n'
         )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,8 @@ def test_run_ends_in_order_however_often_it_is_told_to(home: Path) -> None:
     # However long a busy host takes to start a recorder only to end it: it ends by itself.
     record = (
         "[run]\ndrain_ms = 300000\n"
-        '[record]\nenabled = true\nwhat = "both"\n[image]\nenabled = true\n'
+        '[record]\nenabled = true\nwhat = "both"\nsegment_bytes = 262144\n'
+        "[image]\nenabled = true\ncapacity_bytes = 65536\nobjects = 64\n"
     )
     files = {seed: feed(home, f"f{seed}", record if seed % 4 == 0 else "") for seed in range(8)}
 
@@ -159,8 +161,9 @@ def test_record_ends_in_order_however_often_it_is_told_to(home: Path) -> None:
 
 
 def test_metrics_and_monitor_end_in_order_however_often_they_are_told_to(home: Path) -> None:
-    pytest.importorskip("prometheus_client")
-    pytest.importorskip("nicegui")
+    # Not imported here, which takes half a second.
+    if None in (find_spec("prometheus_client"), find_spec("nicegui")):
+        pytest.skip("expected udpfast[monitor]")
 
     def arguments(seed: int) -> list[str]:
         return [("metrics", "monitor")[seed % 2], "--listen", f"127.0.0.1:{free_port()}"]
@@ -181,7 +184,8 @@ def test_bus_run_ends_in_order_however_often_it_is_told_to(home: Path) -> None:
 
 
 def test_replay_ends_once_by_the_first_of_many_signals(home: Path) -> None:
-    process = Trial(["run", str(feed(home, "f", "[record]\nenabled = true\n"))], home).process
+    record = "[record]\nenabled = true\nsegment_bytes = 262144\n"
+    process = Trial(["run", str(feed(home, "f", record))], home).process
     wait_until((home / "journals/f").exists)
     process.terminate()
     assert process.wait(PATIENCE_S) == 0
@@ -246,7 +250,8 @@ def attempt(seed):
     chance = random.Random(seed)
     lines = [{"name": "A", "address": "127.0.0.1:0"}]
     tables = {"name": f"s{seed}", "ring": {"capacity_bytes": 1 << 22},
-              "incremental": {"lines": lines}, "image": {"enabled": seed % 2 == 0}}
+              "objects": {"collect_bytes": 1 << 16}, "incremental": {"lines": lines},
+              "image": {"enabled": seed % 2 == 0, "capacity_bytes": 1 << 16, "objects": 64}}
     subscriber = Subscriber(tables)
     try:
         try:

@@ -380,10 +380,12 @@ def test_feed_that_fails_ends_its_agents_but_no_reader(
 ):
     # What is beside it reads the rest and ends; who follows the feed goes on with the next one.
     zmq = f"ipc://{tmp_path}/zmq"
-    record = f'record.enabled = true\nrecord.directory = "{tmp_path}/kept"\n'
+    kept = f'{{directory = "{tmp_path}/kept", segment_bytes = 262144'
+    record = f"record = {kept}, enabled = true}}\n"
     if output == "store":
-        record = f'output = "store"\nstore.directory = "{tmp_path}/kept"\n'
-    settings = f'zmq.enabled = true\nzmq.addresses = ["{zmq}"]\nimage.enabled = true\n{record}'
+        record = f'output = "store"\nstore = {kept}}}\n'
+    image = "image = {enabled = true, capacity_bytes = 65536, objects = 64}\n"
+    settings = f'zmq.enabled = true\nzmq.addresses = ["{zmq}"]\n{image}{record}'
     feed.write_text(settings + feed.read_text())
     fault = tmp_path / "fault"
     process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
