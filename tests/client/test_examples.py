@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -125,36 +126,31 @@ def test_arrow_tables_prints_the_mean_spread(
     assert run("arrow_tables.py", instance, environment) == "BTCUSDT 1.50\n"
 
 
-def test_numba_flow_prints_what_was_traded_since_the_last_doubt(
+def test_numba_flow_prints_what_was_traded_since_the_last_doubt_of_each_symbol(
     instance: Instance, environment: dict[str, str]
 ) -> None:
-    pytest.importorskip("numba")
+    if find_spec("numba") is None:  # an import of it takes half a second
+        pytest.skip("no numba: pip install numba")
     trade(instance, 10.0, 5.0, BUY)
     instance.append(Kind.GAP, np.array((5, 6, 2, 0, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
     instance.top(99.0, 101.0)
     trade(instance, 10.0, 4.0, BUY)
     trade(instance, 10.0, 1.0, SELL)
-    output = run("numba_flow.py", instance, environment)
-    assert output.splitlines() == ["5 records", "BTCUSDT 100.0 60.0", "5 records 1 doubts"]
-
-
-def test_numba_flow_forgets_a_symbol_that_is_stale_and_no_other(
-    instance: Instance, environment: dict[str, str]
-) -> None:
-    pytest.importorskip("numba")
-    instance.top(9.0, 11.0)
-    instance.top(19.0, 21.0, "ETHUSDT")
-    trade(instance, 10.0, 5.0, BUY)
-    instance.stale("BTCUSDT")
-    trade(instance, 10.0, 1.0, SELL)
-    instance.top(29.0, 31.0, flags=RecordFlag.DOUBT)
-    trade(instance, 10.0, 1.0, BUY, "ETHUSDT")
+    # One that is stale is forgotten, and no other.
+    instance.top(9.0, 11.0, "ETHUSDT")
+    instance.top(19.0, 21.0, "XRPUSDT")
+    trade(instance, 10.0, 5.0, BUY, "ETHUSDT")
+    instance.stale("ETHUSDT")
+    trade(instance, 10.0, 1.0, SELL, "ETHUSDT")
+    instance.top(29.0, 31.0, "ETHUSDT", flags=RecordFlag.DOUBT)
+    trade(instance, 10.0, 1.0, BUY, "XRPUSDT")
     output = run("numba_flow.py", instance, environment)
     assert output.splitlines() == [
-        "7 records",
-        "BTCUSDT 0.0 -20.0",
-        "ETHUSDT 20.0 20.0",
-        "7 records 1 doubts",
+        "12 records",
+        "BTCUSDT 100.0 60.0",
+        "ETHUSDT 0.0 -20.0",
+        "XRPUSDT 20.0 20.0",
+        "12 records 2 doubts",
     ]
 
 
