@@ -3,6 +3,8 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -64,3 +66,15 @@ def test_history_of_a_feed_that_was_removed_fades(tmp_path: Path) -> None:
     assert len(history.points["deribit"]) == 1
     history.advance()
     assert history.points == {}
+
+
+def test_history_shows_a_feed_that_runs_first() -> None:
+    def first(**lives: str) -> str:
+        history: Any = History()
+        history.feeds = {name: SimpleNamespace(status=SimpleNamespace(life=life))
+                         for name, life in lives.items()}  # fmt: skip
+        return str(history.first())
+
+    assert first(a="stopped", b="dead", c="running", d="failed") == "c"
+    assert first(a="stopped", b="dead") == "b"
+    assert first() == ""

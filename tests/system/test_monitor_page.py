@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -164,19 +163,6 @@ TIPS_SHOWN = """() => {
             {type: 'showTip', seriesIndex: at, dataIndex: one.data.length - 1}));
     }
 }"""
-
-
-def test_page_begins_with_a_feed_that_runs() -> None:
-    pytest.importorskip("nicegui")
-    from udpfast.cli.monitor_page import _first
-
-    def look(**lives: str) -> Any:
-        return {name: SimpleNamespace(status=SimpleNamespace(life=life))
-                for name, life in lives.items()}  # fmt: skip
-
-    assert _first(look(a="stopped", b="dead", c="running", d="failed")) == "c"
-    assert _first(look(a="stopped", b="dead")) == "b"
-    assert _first({}) == ""
 
 
 def test_names_of_readers_are_text_and_no_page(page: str, browser: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -218,7 +218,7 @@ class _Page:
             self._troubles.set_text(plain(iter(troubles)))
             self._host.set_text(plain(host_lines(look.host, look.feeds, look.unreadable)))
         if self._chosen not in history.feeds:
-            self._choose(_first(history.feeds))
+            self._choose(history.first())
         feed = history.feeds.get(self._chosen)
         if feed is None:
             self._title.set_text("")
@@ -264,12 +264,6 @@ class _Page:
         levels = book.levels
         state = "STALE: it may have missed an update" if book.stale else "sound"
         self._book_state.set_text(f"{state}; {levels[0]:,} bids, {levels[1]:,} asks")
-
-
-def _first(feeds: Mapping[str, FeedChange]) -> str:
-    # Which feed is shown until one is chosen: one that runs, rather than what another one left.
-    lives = ("running", "stuck", "paused", "failed", "dead", "stopped")
-    return min(feeds, key=lambda name: lives.index(feeds[name].status.life), default="")
 
 
 def _row(feed: FeedChange) -> dict[str, Any]:

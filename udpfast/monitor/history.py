@@ -80,6 +80,12 @@ class History:
         self.feeds = {feed.name: feed for feed in changes(self.look, self.look)}
         self.points: dict[str, deque[Point]] = {}
 
+    def first(self) -> str:
+        """Return which feed to show until one is chosen: one that runs, if any does; or ""."""
+        lives = ("running", "stuck", "paused", "failed", "dead", "stopped")
+        return min(self.feeds, key=lambda name: lives.index(self.feeds[name].status.life),
+                   default="")  # fmt: skip
+
     def advance(self) -> None:
         """Look again. Reads shared memory and files: no feed takes part."""
         now = look_at_host(self._names, self._paced)
