@@ -29,8 +29,13 @@ from tests.payload.test_served_books import check
 from tests.shared import shared
 from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.agents.recovery.asked import Request
+from udpfast.agents.recovery.asking import Refusal
+from udpfast.agents.recovery.grp import GrpAsking
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
+from udpfast.config import Login, RetransmissionConfig
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind
 from udpfast.net.ports import free_ports
 from udpfast.shm.answers import read_tallies
@@ -274,6 +279,34 @@ def test_refused_request_is_said_and_not_sent_again_at_once(
     assert asked
     assert len(asked) == len(set(asked))  # each number at most once
     assert capfd.readouterr().err.count("it refused a request") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "alone", "pause_s"), [(b"O", True, 60), (b"S", False, 1), (b"?", True, 60)]
+)
+def test_refusal_says_what_is_not_to_be_asked_for_and_how_long(
+    status: bytes, alone: bool, pause_s: int
+) -> None:
+    group = f"127.0.0.1:{free_ports(1)[0]}"
+    with grp_server(lambda *_: status, group) as server:
+        table = RetransmissionConfig(server=server.address, answers=group)
+        asking = GrpAsking(table, Login({"session": "0001"}))
+        try:
+            wait_until(lambda: asking.keep(monotonic_ns()) >= 0 and asking.ready, "a login")
+            asking.ask(Request(3, 70_000, 5), monotonic_ns())
+            found: list[Refusal] = []
+
+            def refused() -> bool:
+                asking.keep(monotonic_ns())
+                found.extend(asking.refusals())
+                return bool(found)
+
+            wait_until(refused, "a refusal")
+        finally:
+            asking.close()
+    (refusal,) = found
+    assert refusal.request == (Request(3, 70_000, 5) if alone else None)
+    assert refusal.pause_ns == pause_s * 1_000_000_000
 
 
 def test_venues_limits_are_kept(tmp_path: Path) -> None:
