@@ -236,6 +236,25 @@ def test_lines_behind_when_a_session_ends_are_not_blamed_for_what_was_still_to_c
     driver.finish()
 
 
+@pytest.mark.parametrize("more", [2, 3])  # a jump is believed once another one follows it
+@pytest.mark.parametrize("beyond", [0, 1, 5])
+def test_line_that_is_a_window_behind_fills_all_that_the_window_still_has(
+    beyond: int, more: int
+) -> None:
+    driver = Driver(window=256, lost_packet_wait_ns=1_000 * MS)
+    for i in range(100):
+        driver.send(datagram(i), 0)
+        driver.send(datagram(i), 1)
+    first = 100 + 256 + beyond
+    for i in range(first, first + more):
+        driver.send(datagram(i), 0)
+    for i in range(100, first + more):
+        driver.send(datagram(i), 1)
+    driver.finish()
+    assert driver.seqnos() == [*range(100), *range(first + more - 256, first + more)]
+    assert driver.channel()["gaps_window_full"] == driver.channel()["gaps"]
+
+
 def test_lines_that_are_down_are_blamed_after_the_wait_on_a_quiet_feed() -> None:
     driver = Driver(lost_packet_wait_ns=5_000_000)
     second = 1_000_000_000
