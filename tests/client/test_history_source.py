@@ -11,7 +11,7 @@ from udpfast.client import appearing
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.layout import Kind, LappedReason, Stream
-from udpfast.errors import ConfigError, NotReadyError
+from udpfast.errors import ConfigError, NotReadyError, RegionError
 from udpfast.log.journal import Journal
 from udpfast.log.segment import list_segments, segment_file_bytes, segment_path
 from udpfast.market.updates import LAYOUTS
@@ -387,6 +387,34 @@ def test_journal_whose_file_was_made_anew_belongs_to_its_ring(instance, tmp_path
     address = instance.address if timed else both(instance, tmp_path)
     assert read_all(address, start=START_NS) == (list(range(10)), 0)
     recorder.on_stop()
+
+
+@pytest.mark.parametrize("content", [None, b"damage"])
+@pytest.mark.parametrize("timed", [False, True])
+def test_journal_without_its_file_is_not_read_as_another_feed(instance, tmp_path, timed, content):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    file = tmp_path / "journal" / "journal"
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+        file.chmod(0o600)
+    address = instance.address if timed else both(instance, tmp_path)
+    with pytest.raises(RegionError, match=r"the file `journal` .*, found .* --repair` "):
+        Reader(address, start=START_NS)
+    Journal.open(tmp_path / "journal", LAYOUTS).close()  # repairs it
+    assert read_all(address, start=START_NS) == (list(range(10)), 0)
+
+
+def test_journal_of_another_feed_without_its_file_is_read_beside_a_ring(instance, tmp_path):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    (tmp_path / "journal" / "journal").unlink()
+    other = Instance(tmp_path / "other", 1 << 15)
+    publish(other, 10, 1)
+    with Reader(both(other, tmp_path), start="begin") as reader:
+        assert sorted(numbers(reader, 11)) == list(range(11))
+    other.close()
 
 
 @pytest.mark.parametrize("start", [START_NS, "begin"])

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from udpfast.archive.feed_settings import noted_journal
 from udpfast.client.appearing import when_there
 from udpfast.client.history_source import HistorySource
-from udpfast.errors import ConfigError, FormatError, NotReadyError, RegionError, UdpfastError
+from udpfast.errors import (
+    ConfigError,
+    FormatError,
+    NotReadyError,
+    RegionError,
+    UdpfastError,
+    sentence,
+)
 from udpfast.log.journal_place import logs_of, segments_of
 from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import Segment, list_segments, segment_path
@@ -31,11 +38,19 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
     ------
     NotReadyError
         The journal is new, and its writer has not stated yet whose records it will contain.
+    RegionError
+        The journal has records of the ring's log, but its file `journal` is lost or damaged.
     """
     try:
         state = journal_state(directory)
-    except (FileNotFoundError, FormatError, RegionError):
-        return False
+    except (FileNotFoundError, FormatError, RegionError) as error:
+        if not _has_log(directory, live.log):
+            return False
+        # Where it continues in the ring is not known, and two feeds would give its records twice.
+        raise RegionError(
+            f"{directory}: expected the file `journal` beside the ring's records, found "
+            f"{sentence(error)}: `udpfast verify {directory} --repair` makes it anew"
+        ) from error
     if state.source == live.log:
         return True
     if not any(state.source) and logs_of(directory)[-1:] == [live.log]:  # `journal` was made anew
@@ -98,6 +113,12 @@ def open_own_history(
         batch=batch,
         buffer_bytes=buffer_bytes,
     )
+
+
+def _has_log(directory: Path, log: bytes) -> bool:
+    with contextlib.suppress(FileNotFoundError, FormatError):
+        return log in logs_of(directory)
+    return False
 
 
 def _own_journal(live: RingSource, address: str) -> Path:
