@@ -255,6 +255,21 @@ def test_line_that_is_a_window_behind_fills_all_that_the_window_still_has(
     assert driver.channel()["gaps_window_full"] == driver.channel()["gaps"]
 
 
+@pytest.mark.parametrize("lost", [1, 50, 300])
+@pytest.mark.parametrize("behind", [400, 4_000])
+def test_line_that_is_windows_behind_is_blamed_for_what_it_left_out(behind: int, lost: int) -> None:
+    driver = Driver(window=256)
+    for i in range(100):
+        driver.send(datagram(i), 0)
+        driver.send(datagram(i), 1)
+    for i in range(100, 100 + behind):
+        driver.send(datagram(i), 0)
+    for i in range(100 + lost, 100 + behind):
+        driver.send(datagram(i), 1)
+    driver.finish()
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (0, lost)
+
+
 def test_lines_that_are_down_are_blamed_after_the_wait_on_a_quiet_feed() -> None:
     driver = Driver(lost_packet_wait_ns=5_000_000)
     second = 1_000_000_000
