@@ -527,6 +527,22 @@ def test_damage_where_a_segment_begins_is_said_though_it_hides_the_count(tmp_pat
     instance.close()
 
 
+@pytest.mark.parametrize("more", [0, 2])
+def test_ring_has_what_a_journal_lacks_before_it_counts_again_behind_damage(tmp_path, more):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    lose_count(instance, tmp_path)
+    for first, count in (200, 5), (205, more):
+        publish(instance, first, count)
+        record(instance, tmp_path).on_stop()  # a segment each
+    segment_path(tmp_path / "journal", 2).unlink()
+    with Reader(both(instance, tmp_path), start="begin", batch=1) as reader:
+        publish(instance, 205 + more, 1)
+        found, missing = read_on(reader, 205 + more)
+        assert found == sorted(set(found)) and found[-8 - more :] == list(range(198, 206 + more))
+        assert missing == 206 + more - len(found)
+    instance.close()
+
+
 def test_another_log_goes_on_behind_a_lost_journal_whose_damage_hides_the_count(tmp_path):
     instance = Instance(tmp_path / "small", 1 << 15)
     lose_count(instance, tmp_path)

@@ -29,7 +29,7 @@ cdef class HistorySeam:
     cdef uint64_t missed_said        # records reported as missed
     cdef object state                # JournalState: how far to read the journal
     cdef begin_at_tail(self)
-    cdef bint count_by_time(self) except -1
+    cdef bint count_by_time(self, uint64_t end=*) except -1
     cdef place(self, log, uint64_t index)
     cdef uint64_t tell(self) noexcept nogil
     cdef open(self, start)

@@ -73,10 +73,11 @@ cdef class HistorySeam:
             self.passed.update(logs_of(self.journal))
         self.passed.discard(self.log)
 
-    cdef bint count_by_time(self) except -1:
-        # Damage hid how many records come before the next one, and the journal is gone that could
-        # tell. If the ring has this log, what was published behind the last record is next there.
-        # Return False if only a journal begun anew may have it, nobody knows from where on.
+    cdef bint count_by_time(self, uint64_t end=NO_INDEX) except -1:
+        # Damage hid how many records come before the next one. If the ring has this log, what was
+        # published behind the last record is next there; otherwise the journal's next record is,
+        # at `end`. Return False if its index is not known either: only a journal begun anew may
+        # have it, nobody knows from where on.
         cdef RingCursor ring = self.live.cursor
         cdef uint64_t index = self.index
         files = [each for each in (ring, ring.successor()) if each is not None]
@@ -85,11 +86,12 @@ cdef class HistorySeam:
             index, found = _find_published_behind(each, index, self.last_ns)
             if found:
                 break
-        if files:
-            self.miss(index - self.index, LAPPED_READER)
-            self.place(self.log, index)
-            return True
-        return self.recorded_piece()[0] is None
+        if not files and end == NO_INDEX:
+            return self.recorded_piece()[0] is None
+        index = min(index, end) if files else end
+        self.miss(max(index, self.index) - self.index, self.reason())
+        self.place(self.log, index)
+        return True
 
     cdef place(self, log, uint64_t index):
         # Set the record that comes next.
@@ -324,7 +326,8 @@ def _piece_of(found):
 
 def _find_published_behind(cursor, index, since_ns):
     # Return the index of a file's first record from an index on that was published later, and True;
-    # or the index behind its last record, and False.
+    # or the index behind its last record, and False. Those published at the same time are passed
+    # over: if damage hid some of them, nothing tells which of them were read.
     cursor.seek_index(index)
     with contextlib.suppress(RingClosedError):
         while count := cursor.poll():

@@ -222,9 +222,11 @@ cdef class HistorySource(Source):
         if runs.skipped or not seam.log:
             self._begin_with()
         if runs.log == seam.log:
-            if not seam.exact:  # an inexact index cannot be compared with other pieces
+            if runs.exact and not seam.exact:
+                seam.count_by_time(runs.index)
+            elif not seam.exact:  # an inexact index cannot be compared with other pieces
                 seam.miss(max(runs.index, seam.index) - seam.index, runs.reason)
-                seam.index, seam.exact = runs.index, runs.exact
+                seam.index = runs.index
             if runs.index <= seam.index:
                 return True
         self._go_on()
@@ -303,8 +305,7 @@ cdef class HistorySource(Source):
             seam.exact = runs.exact
             runs.forget_missing()
         elif runs.log == seam.log and runs.exact and not seam.exact:
-            seam.miss(max(runs.index, seam.index) - seam.index, runs.reason)
-            seam.place(runs.log, runs.index)
+            seam.count_by_time(runs.index)
         return position
 
     cdef bint _journal_gone(self) except -1:
