@@ -84,7 +84,7 @@ def run_jobs(
     bronze = replace(bronze, found={})
     reduced: dict[Any, DataFrame] = {}
     try:
-        for job in jobs:
+        for at, job in enumerate(jobs):
             began = time.perf_counter()
             bronze.spark.sparkContext.setJobDescription(job.name)
             failure = ""
@@ -97,6 +97,10 @@ def run_jobs(
             except Exception as error:  # any error must only cost this job's table
                 failure = reason_of(error)
                 remove_table(out, job.name)
+            if job.reduce in reduced and all(
+                job.reduce != other.reduce for other in jobs[at + 1 :]
+            ):
+                reduced.pop(job.reduce).unpersist()
             yield Ran(job.name, Gold(out).count(job.name), time.perf_counter() - began, failure)
     finally:
         for whole in reduced.values():
