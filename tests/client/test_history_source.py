@@ -568,6 +568,27 @@ def test_what_is_overwritten_in_the_ring_comes_from_the_journal(instance, tmp_pa
     recorder.on_stop()
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_is_overwritten_comes_from_a_journal_that_lost_its_file(tmp_path, stopped, timed):
+    instance = Instance(tmp_path / "small", 1 << 15)
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    start = START_NS + 5 if timed else "begin"
+    with Reader(both(instance, tmp_path), start=start) as reader:
+        assert read_on(reader, 9)[1] == 0
+        for first in range(10, 400, 10):
+            publish(instance, first, 10)
+            drive(recorder)
+        if stopped:
+            recorder.on_stop()
+        (tmp_path / "journal" / "journal").unlink()
+        assert read_on(reader, 399) == (list(range(10, 400)), 0)
+        publish(instance, 400, 5)
+        assert read_on(reader, 404) == (list(range(400, 405)), 0)
+    instance.close()
+
+
 def test_feed_and_recorder_that_were_started_again_go_on_for_who_reads_history(instance, tmp_path):
     publish(instance, 0, 300)
     recorder = record(instance, tmp_path)

@@ -11,7 +11,7 @@ the next piece. Records in between are lost; they are reported with the next rec
 import contextlib
 
 cimport cython
-from libc.stdint cimport INT64_MIN, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
 
 from udpfast.client.journal_source cimport JournalSource
 from udpfast.client.ring_source cimport RingSource
@@ -187,13 +187,19 @@ cdef class HistorySeam:
 
     cdef tuple recorded_piece(self):
         # Return the journal's piece of this log from the current index on, and where it is.
+        # If the file `journal` is lost, that must be the next record for sure, and one to return:
+        # otherwise nothing would say that the journal was read.
         found = None
+        stated = False
         with contextlib.suppress(*UNREADABLE):
             state = journal_state(self.journal)
             if state.source == self.log and state.source_index <= self.index:
                 return None, None  # the usual case, decided without reading records
+            stated = True
+        with contextlib.suppress(*UNREADABLE):
             found = find_recorded(self.journal, self.log, self.index, LAYOUTS)
-        if found is None:
+        if found is None or not stated and not (
+                self.exact and found.published_ns >= self.start_ns):
             return None, None
         return _piece_of(found), (found.position, found.index, found.journal_index)
 
@@ -276,14 +282,15 @@ cdef class HistorySeam:
         if piece.where is Where.JOURNAL:
             if self.runs is not None:
                 return False
+            end = INT64_MAX  # where its segments end, if nothing else says it
             with contextlib.suppress(*UNREADABLE):
                 self.state = journal_state(self.journal)
+                end = self.state.resume_position
             position, index, journal_index = at
             self.open(("position", position))
             self.runs = RecordedRuns(self.recorded.cursor, self.log, index, journal_index)
             self.runs.cursor._start_ns = self.start_ns
-            self.runs.cursor.extend(
-                ("position", max(self.state.resume_position, position + 1)))
+            self.runs.cursor.extend(("position", max(end, position + 1)))
             return True
         if piece.where is Where.PRESENT:
             ring.renew()
