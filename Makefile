@@ -157,7 +157,7 @@ $(VENV)/.spark: $(VENV)/.installed
 		&& $(RUN) -c 'import pyspark.sql.streaming.python_streaming_source_runner'; then touch $@; \
 		else echo "udpfast: Spark cannot be installed here: going on without it"; fi
 
-# Java does not use them any more when it, or Spark, is another: then remove this.
+# Java does not use what another Java, or another Spark, kept: remove this to have it made anew.
 $(VENV)/.archive: $(VENV)/.spark $(VENV)/.listed
 	@echo "udpfast: having Java keep the classes of Spark, so that sessions start sooner (half a minute)"
 	@$(RUN) -m udpfast.spark.archive || echo "udpfast: going on without them"

@@ -88,8 +88,7 @@ class Follower:
     def run(self, arrivals: list[Arrival], *, tick_ns: int = 1_000_000) -> None:
         """Give many datagrams, and let time pass in ticks between them."""
         tick = arrivals[0].time_ns if arrivals else 0
-        pipeline, drain = self.pipeline, self._drain
-        accept, expire, take = pipeline.accept, pipeline.expire, pipeline.take
+        accept, drain, expire = self.pipeline.accept, self._drain, self.pipeline.expire
         for time_ns, channel, line, datagram in arrivals:
             while tick < time_ns:
                 expire(tick)
@@ -97,9 +96,7 @@ class Follower:
                 tick = min(tick + tick_ns, time_ns)
             accept(channel, line, datagram, time_ns, time_ns)
             self.datagrams += 1
-            messages = take()
-            if messages:
-                self._take(messages)
+            drain()
 
     def expire(self, now_ns: int) -> None:
         """Let time pass."""
@@ -173,12 +170,7 @@ class Follower:
                 raise Wrong(f"object {key} is LIVE as of {applied}, but has an update {last}")
 
     def _drain(self) -> None:
-        messages = self.pipeline.take()
-        if messages:
-            self._take(messages)
-
-    def _take(self, messages: list[FeedMessage]) -> None:
-        for message in messages:
+        for message in self.pipeline.take():
             self._follow(message)
             for output in admitted(self.objects, message):
                 self._apply(output)

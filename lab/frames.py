@@ -75,10 +75,19 @@ def datagrams(
     starts = range(0, len(payload) or 1, FRAGMENT_SIZE)
     if len(starts) > 256:
         raise ValueError(f"a message has at most 131072 bytes, was {len(payload)}")
-    pack, most = _HEADER[byteorder].pack, len(starts) - 1
-    whose = object_type, object_id, session_id, seqno & 0xFFFFFFFF, last_seqno & 0xFFFFFFFF
     return [
-        pack(control, number, most, *whose) + payload[start : start + FRAGMENT_SIZE]
+        datagram(
+            payload[start : start + FRAGMENT_SIZE],
+            session_id=session_id,
+            seqno=seqno,
+            last_seqno=last_seqno,
+            object_type=object_type,
+            object_id=object_id,
+            fragment=number,
+            fragment_max=len(starts) - 1,
+            control=control,
+            byteorder=byteorder,
+        )
         for number, start in enumerate(starts)
     ]
 

@@ -8,7 +8,6 @@ Cuts are made at every 512 bytes of the last MiB. A failure names the seed and t
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import shutil
@@ -34,6 +33,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 
 from .journal_corners import check_clocks, check_corners, check_live_copies
 from .journal_exports import check_follows, check_sources
+from .journals import content, expect
 from .program import program
 
 __all__ = ["check_bit_flips", "check_cuts", "check_dropped_pages", "check_kills"]
@@ -72,13 +72,6 @@ WORDS = {
 }
 
 
-@functools.cache
-@functools.cache  # its generator takes longer than all else of a record
-def payload(number: int) -> bytes:
-    """Return the payload of a record, with its number in every byte."""
-    return random.Random(number).randbytes(8 + number * 37 % 300)
-
-
 def write(directory: Path, records: int, synced: int, as_synced: Path | None = None) -> None:
     """Make a journal as a killed writer leaves it, in a process that ends while it writes.
 
@@ -93,7 +86,7 @@ def write(directory: Path, records: int, synced: int, as_synced: Path | None = N
         journal = Journal.open(directory, segment_bytes=SEGMENT)
         for number in range(records):
             journal.append(
-                Kind.MESSAGE, payload(number), received_ns=number, published_ns=number + 1
+                Kind.MESSAGE, content(number), received_ns=number, published_ns=number + 1
             )
             if number + 1 == synced:
                 journal.sync(number)
@@ -116,10 +109,9 @@ def read(directory: Path) -> tuple[list[int], int]:
             headers = cursor.headers[: cursor.poll()]
             written, places = headers["received_ns"].tolist(), headers["index"].tolist()
             for i, (number, place) in enumerate(zip(written, places, strict=True)):
-                if cursor.payload(i) != payload(number):
-                    raise AssertionError(f"record {number} is not whole")
-                if place != number or (numbers and number <= numbers[-1]):
-                    raise AssertionError(f"record {number} is not in its place")
+                expect(cursor.payload(i) == content(number), f"record {number} is whole")
+                expect(place == number, f"record {number} is in its place")
+                expect(not numbers or number > numbers[-1], f"record {number} comes in order")
                 numbers.append(number)
         return numbers, cursor.missed_total
 
@@ -127,12 +119,6 @@ def read(directory: Path) -> tuple[list[int], int]:
 def reopen(directory: Path) -> Journal:
     """Open a damaged journal for writing, as the next writer does."""
     return Journal.open(directory, segment_bytes=SEGMENT)
-
-
-def expect(truth: object, what: str) -> None:
-    """Raise unless it is so."""
-    if not truth:
-        raise AssertionError(f"expected: {what}")
 
 
 def _copy(source: Path, target: Path) -> Path:
@@ -145,7 +131,7 @@ def _goes_on(directory: Path, prefix: int) -> None:
     with reopen(directory) as journal:
         expect(journal.index == RECORDS, f"it goes on behind {RECORDS}, not {journal.index}")
         for number in range(RECORDS, RECORDS + 3):
-            journal.append(Kind.MESSAGE, payload(number), received_ns=number, published_ns=number)
+            journal.append(Kind.MESSAGE, content(number), received_ns=number, published_ns=number)
     numbers, missed = read(directory)
     expect(numbers[:prefix] == list(range(prefix)), f"{prefix} records are kept")
     expect(numbers[-3:] == list(range(RECORDS, RECORDS + 3)), "the next writer's records follow")

@@ -71,7 +71,6 @@ def expect(truth: object, what: str) -> None:
         raise AssertionError(f"expected: {what}")
 
 
-@functools.cache
 @functools.cache  # its generator takes longer than all else of a record
 def content(number: int) -> bytes:
     """Return the payload of a record: its number in every byte."""

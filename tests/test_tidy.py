@@ -19,7 +19,8 @@ BANNED_WORDS = [
     # (word, files where it is the term of a foreign format, what to write instead)
     # A pattern that begins with a letter is searched for ten times as fast as one with `\b`.
     (
-        *(r"packets?\b(?<!\wpacket)(?<!\wpackets)", r"pcap|conformance/flows"),
+        r"packets?\b(?<!\wpacket)(?<!\wpackets)",
+        r"pcap|conformance/flows",
         "datagram (or frame, fragment, message)",
     ),
     (r"[Uu]tili[sz]e\b", "", "use"),

@@ -199,7 +199,7 @@ def kill(instance):
     instance.names_region.close()
 
 
-@pytest.mark.parametrize("how", ["killed", "closed"])
+@pytest.mark.parametrize("how", ["killed", "closed", "failed"])
 @pytest.mark.parametrize("capacity", [1 << 22, 1 << 23])
 @pytest.mark.parametrize("more", [0, 100])
 def test_recorder_behind_a_ring_that_was_replaced_says_exactly_what_it_lacks(
@@ -212,7 +212,11 @@ def test_recorder_behind_a_ring_that_was_replaced_says_exactly_what_it_lacks(
     recorder.on_stop()
     for _ in range(300):
         instance.append(Kind.MESSAGE, PIECE)
-    kill(instance) if how == "killed" else instance.close()
+    if how == "killed":
+        kill(instance)
+    else:
+        instance.ring.close(failed=how == "failed")
+        instance.close()
     other = Instance(instance.directory, capacity)
     other.number = other.ring.index
     for _ in range(more):
@@ -258,6 +262,17 @@ def test_recorder_ends_with_its_feed_in_whichever_way_that_ended(instance, tmp_p
     assert recorder.recordings[0].ended
     recorder.on_stop()
     assert numbers_of(tmp_path / "journal") == [1, 2, 3, 4]
+    # The next feed has begun, and put out two more, when its own recorder begins.
+    instance.close()
+    other = Instance(instance.directory, 1 << 22)
+    other.number = other.ring.index
+    for _ in range(2):
+        other.append(Kind.MESSAGE, PIECE)
+    recorder = recorder_of(other, tmp_path)
+    drive(recorder)
+    other.close()
+    recorder.on_stop()
+    assert numbers_of(tmp_path / "journal") == [1, 2, 3, 4, 5, 6]
 
 
 def test_recorder_takes_all_that_is_left_in_a_file_whose_begin_was_overwritten(instance, tmp_path):

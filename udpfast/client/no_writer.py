@@ -36,7 +36,7 @@ def warn_of_later_start(where: object, start_ns: int, last_ns: int) -> None:
         )
 
 
-def warn_of_no_writer(where: object, what: str, last_ns: int, start: object, then: str) -> None:
+def warn_of_no_writer(where: object, what: str, last_ns: int, start: str, then: str) -> None:
     """Warn that a feed has no writer, and when it last wrote.
 
     Parameters
@@ -47,8 +47,8 @@ def warn_of_no_writer(where: object, what: str, last_ns: int, start: object, the
         What became of the writer, as the predicate of the sentence.
     last_ns : int
         When it last wrote, in UNIX ns.
-    start : object
-        Where the reader starts; "tail": behind what was left.
+    start : str
+        Where the reader starts; "tail": behind what was left; "image": with its values.
     then : str
         What the reader does behind all that was left.
     """
@@ -56,13 +56,18 @@ def warn_of_no_writer(where: object, what: str, last_ns: int, start: object, the
 
 
 def warn_of_no_ring_writer(
-    where: object, ring: tuple[Path, bytes, int], what: str, last_ns: int, start: object, then: str
+    where: object,
+    ring: tuple[Path, bytes, int],
+    what: str,
+    last_ns: int,
+    start: str,
+    then: str,
 ) -> None:
     """Warn likewise of a ring. For a replay, name its source, because its times are recorded ones.
 
     Parameters
     ----------
-    where, what, last_ns, start, then : object, str, int, object, str
+    where, what, last_ns, start, then : object, str, int, str, str
         As for `warn_of_no_writer`.
     ring : tuple of Path, bytes and int
         The ring's directory, log and epoch.
@@ -79,8 +84,8 @@ def _last(last_ns: int) -> str:
     return f", and wrote last at {last}"
 
 
-def _warn(where: object, what: str, start: object, then: str) -> None:
-    gets = "begins behind" if start == "tail" else "gets"
+def _warn(where: object, what: str, start: str, then: str) -> None:
+    gets = {"tail": "begins behind", "image": "begins with the values of"}.get(start, "gets")
     warnings.warn(
         f"{where}: {what}; the reader {gets} the records that it left, and then {then}",
         RuntimeWarning,

@@ -537,7 +537,7 @@ def open_source(
             cursor._allocate(batch, join.payload_max)
     source = RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)
     if tell:
-        _warn(source, start if start_ns is None else "time")
+        _warn(source, "image" if image else start if start_ns is None else "time")
     if start_ns is None:
         return source
     try:

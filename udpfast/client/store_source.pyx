@@ -455,7 +455,8 @@ def open_source(
     start, source = when_there(attach, deadline_s)
     if source.old:
         warn_of_no_writer(
-            source.directory, source.why_old(), source.last_ns(), start, "waits for the next feed")
+            source.directory, source.why_old(), source.last_ns(), "image",
+            "waits for the next feed")
     if start[0] == "time":
         warn_of_later_start(source.directory, start[1], source.last_ns())
     if start[0] == "position" and source.at_position != start[1]:

@@ -83,6 +83,7 @@ def run_jobs(
     """
     bronze = replace(bronze, found={})
     reduced: dict[Any, DataFrame] = {}
+    last = {job.reduce: at for at, job in enumerate(jobs)}  # which job needs it last
     try:
         for at, job in enumerate(jobs):
             began = time.perf_counter()
@@ -97,9 +98,7 @@ def run_jobs(
             except Exception as error:  # any error must only cost this job's table
                 failure = reason_of(error)
                 remove_table(out, job.name)
-            if job.reduce in reduced and all(
-                job.reduce != other.reduce for other in jobs[at + 1 :]
-            ):
+            if last[job.reduce] == at and job.reduce in reduced:
                 reduced.pop(job.reduce).unpersist()
             yield Ran(job.name, Gold(out).count(job.name), time.perf_counter() - began, failure)
     finally:
